@@ -1,0 +1,1 @@
+"""The agent side of lowwater: reads what traces say about context tokens. OpenTelemetry only."""

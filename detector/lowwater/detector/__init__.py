@@ -1,0 +1,1 @@
+"""The detector of lowwater: token ledger, decision rules, operators, command line."""

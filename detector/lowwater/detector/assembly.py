@@ -1,0 +1,339 @@
+"""Readings to events: count every call once, and find whose context it belongs to.
+
+Readings come in event-time order, so the children of a span come before it. A span that carries usage and has
+a counted call below it is a roll-up, whatever its kind; so are the second and third span of one call seen by
+several emitters. What such a span knows and the call lacks is filled in; its numbers are never added.
+
+Ancestors end after their calls. A reading is therefore held until its ancestry is known up to an agent or a
+root, or until the lateness has passed; an ancestor that is still open then identifies the context by its id.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowwater.collectors.reading import Operation, Reading, Usage
+from lowwater.detector.events import AgentRun, Anchor, Call, CompactionMark, Event, Origin, ToolRun
+
+__all__ = ["Assembler", "Directory"]
+
+_Key = tuple[str, str]
+
+_BOUNDARIES = (Operation.AGENT, Operation.TOOL)
+"""An LLM call inside a tool's execution belongs to a context of its own, not to the tool's caller."""
+
+
+@dataclass(slots=True)
+class _Span:
+    """What is remembered of an ended span, for walks from its descendants."""
+
+    parent: str | None
+    kind: Operation
+    agent_name: str | None
+    conversation: str | None
+    end_ns: int
+
+
+@dataclass(slots=True)
+class _Below:
+    """What was counted below a span that has not ended yet."""
+
+    calls: int = 0
+    only: _Held | None = None
+    reported: bool = False
+
+
+@dataclass(slots=True)
+class _Held:
+    reading: Reading
+    call: bool = False
+    rollup: bool = False
+
+
+@dataclass(slots=True)
+class Directory:
+    """Names that a trace tells late: of agents by span, and the conversation of a trace.
+
+    A replay fills it while reading; live it grows as spans end.
+    """
+
+    agents: dict[_Key, tuple[str | None, bool]] = field(default_factory=dict)
+    conversations: dict[str, str] = field(default_factory=dict)
+    limit: int = 200_000
+
+    def note(self, reading: Reading) -> None:
+        """Remember what a span says about itself for the sake of its descendants."""
+        if reading.kind in _BOUNDARIES and reading.span_id:
+            if len(self.agents) >= self.limit:
+                self.agents.pop(next(iter(self.agents)))
+            name = reading.agent_name if reading.kind is Operation.AGENT else None
+            self.agents[(reading.trace_id, reading.span_id)] = (name, True)
+        # The smallest id wins, so that the choice does not depend on the order of the file.
+        if reading.conversation and reading.trace_id:
+            known = self.conversations.get(reading.trace_id)
+            if known is None or reading.conversation < known:
+                if known is None and len(self.conversations) >= self.limit:
+                    self.conversations.pop(next(iter(self.conversations)))
+                self.conversations[reading.trace_id] = reading.conversation
+
+
+class Assembler:
+    """Turns readings in event-time order into events in the same order.
+
+    Args:
+        lateness_seconds: how long after its end a reading may wait for its ancestors.
+        max_held: readings that may wait at once; beyond it the oldest go on with what is known.
+        directory: names known from elsewhere.
+
+    Attributes:
+        counts: ``duplicate_spans``, ``duplicate_calls``, ``rollups``, ``unjoined_records``, ``hurried``.
+    """
+
+    def __init__(
+        self, *, lateness_seconds: float = 60.0, max_held: int = 20_000, directory: Directory | None = None
+    ) -> None:
+        self.directory = directory if directory is not None else Directory()
+        self.counts: dict[str, int] = {}
+        self._lateness_ns = int(lateness_seconds * 1e9)
+        self._max_held = max_held
+        self._watermark = 0
+        self._held: deque[_Held] = deque()
+        self._spans: OrderedDict[_Key, _Span] = OrderedDict()
+        self._below: OrderedDict[_Key, _Below] = OrderedDict()
+        self._anchors: OrderedDict[_Key, None] = OrderedDict()
+        self._joins: OrderedDict[_Key, list[Reading]] = OrderedDict()
+        self._responses: OrderedDict[str, _Held] = OrderedDict()
+
+    def push(self, reading: Reading) -> Iterator[Event]:
+        """Take the next reading; yield the events that are complete now."""
+        key = (reading.trace_id, reading.span_id)
+        if reading.joins:
+            self._join_later(key, reading)
+            return
+        if key in self._spans:
+            self._count("duplicate_spans")
+            return
+        for record in self._joins.pop(key, ()):
+            _complete(reading, record)
+        held = _Held(reading)
+        self._settle_call(key, held)
+        self._spans[key] = _Span(
+            reading.parent_span_id, reading.kind, reading.agent_name, reading.conversation, reading.end_ns
+        )
+        self.directory.note(reading)
+        if held.call or reading.compaction or reading.kind in (*_BOUNDARIES, Operation.RETRIEVAL):
+            self._held.append(held)
+        self._watermark = max(self._watermark, reading.end_ns)
+        yield from self._release()
+
+    def flush(self) -> Iterator[Event]:
+        """The input is over: yield all that is still held."""
+        while self._held:
+            yield from self._events(self._held.popleft())
+        self._count("unjoined_records", sum(map(len, self._joins.values())))
+        self._joins.clear()
+
+    # --- counting once -----------------------------------------------------------------------------------------------
+
+    def _settle_call(self, key: _Key, held: _Held) -> None:
+        reading = held.reading
+        below = self._below.pop(key, None)
+        is_llm = reading.kind is Operation.LLM
+        has_usage = _has_usage(reading.usage)
+        if below is not None and (is_llm or has_usage):
+            self._count("rollups")
+            if below.calls == 1 and below.only is not None:
+                _complete(below.only.reading, reading)
+                below.reported = below.reported or _has_usage(below.only.reading.usage)
+            elif has_usage and not below.reported:
+                held.call = held.rollup = True
+        elif is_llm or (has_usage and reading.kind is not Operation.EMBEDDING):
+            held.rollup = not is_llm
+            held.call = not self._is_known_answer(reading, held)
+        if held.call:
+            below = below or _Below()
+            below.calls += 1
+            below.only = held if below.calls == 1 else None
+            below.reported = below.reported or has_usage
+        if below is not None and reading.parent_span_id:
+            self._carry_up((reading.trace_id, reading.parent_span_id), below)
+
+    def _is_known_answer(self, reading: Reading, held: _Held) -> bool:
+        """Whether another emitter, or a forked history, already reported this answer of the provider."""
+        if not reading.response_id:
+            return False
+        known = self._responses.get(reading.response_id)
+        if known is None:
+            _bounded(self._responses, reading.response_id, held)
+            return False
+        self._count("duplicate_calls")
+        _complete(known.reading, reading)
+        return True
+
+    def _carry_up(self, parent: _Key, below: _Below) -> None:
+        known = self._below.get(parent)
+        if known is None:
+            _bounded(self._below, parent, below)
+            return
+        known.calls += below.calls
+        known.only = None
+        known.reported = known.reported or below.reported
+
+    # --- ancestry ----------------------------------------------------------------------------------------------------
+
+    def _release(self) -> Iterator[Event]:
+        while self._held:
+            head = self._held[0].reading
+            if head.end_ns + self._lateness_ns > self._watermark and not self._ancestry_known(head):
+                if len(self._held) <= self._max_held:
+                    break
+                self._count("hurried")
+            yield from self._events(self._held.popleft())
+        # Walks start from held readings only, which are not older than the lateness.
+        horizon = self._watermark - 2 * self._lateness_ns
+        while self._spans and (
+            next(iter(self._spans.values())).end_ns < horizon or len(self._spans) > 10 * self._max_held
+        ):
+            self._spans.popitem(last=False)
+
+    def _ancestry_known(self, reading: Reading) -> bool:
+        node = reading.parent_span_id
+        for _ in range(_MAX_DEPTH):
+            if node is None:
+                return True
+            span = self._spans.get((reading.trace_id, node))
+            if span is None:
+                return False
+            if span.kind in _BOUNDARIES:
+                return True
+            node = span.parent
+        return True
+
+    def _anchor(self, reading: Reading) -> tuple[Anchor, str | None]:
+        """The anchor of a reading, and the conversation found on the way up."""
+        conversation = reading.conversation
+        node, top = reading.parent_span_id, reading.trace_id
+        if reading.kind is Operation.AGENT:
+            above, inherited = self._walk(reading.trace_id, node, top)
+            return (
+                Anchor(reading.agent_id or reading.span_id, True, reading.agent_name, reading.parent_agent_id or above.id),
+                conversation or inherited,
+            )
+        anchor, inherited = self._walk(reading.trace_id, node, top)
+        if reading.agent_id:
+            anchor = Anchor(reading.agent_id, True, reading.agent_name or anchor.name, reading.parent_agent_id or anchor.parent)
+        elif reading.agent_name:
+            anchor.name = reading.agent_name
+        return anchor, conversation or inherited
+
+    def _walk(self, trace_id: str, node: str | None, top: str) -> tuple[Anchor, str | None]:
+        conversation: str | None = None
+        for _ in range(_MAX_DEPTH):
+            if node is None:
+                break
+            key = (trace_id, node)
+            span = self._spans.get(key)
+            named, boundary = self.directory.agents.get(key, (None, False))
+            if span is not None:
+                conversation = conversation or span.conversation
+            if boundary or span is None or key in self._anchors:
+                _bounded(self._anchors, key, None)
+                parent = span.parent if span is not None else None
+                return Anchor(node, boundary, named, parent), conversation or self.directory.conversations.get(trace_id)
+            top, node = node, span.parent
+        return Anchor(top), conversation or self.directory.conversations.get(trace_id)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _events(self, held: _Held) -> Iterator[Event]:
+        reading = held.reading
+        anchor, conversation = self._anchor(reading)
+        origin = Origin(
+            reading.trace_id,
+            reading.span_id,
+            reading.start_ns,
+            reading.end_ns,
+            reading.timeless,
+            reading.service,
+            conversation,
+            anchor,
+        )
+        if reading.compaction is not None:
+            yield CompactionMark(origin, reading.compaction, reading.model)
+        if held.call:
+            yield Call(origin, reading, held.rollup)
+        if reading.kind in (Operation.TOOL, Operation.RETRIEVAL) and reading.tool is not None:
+            yield ToolRun(origin, reading.tool, reading.failure is not None)
+        if reading.kind is Operation.AGENT:
+            yield AgentRun(origin, reading.kind, dict(reading.declared))
+
+    def _join_later(self, key: _Key, record: Reading) -> None:
+        if key in self._spans:  # the record came after its span
+            for held in self._held:
+                if (held.reading.trace_id, held.reading.span_id) == key:
+                    _complete(held.reading, record)
+                    return
+            self._count("unjoined_records")
+            return
+        self._joins.setdefault(key, []).append(record)
+        if len(self._joins) > _MAX_KEYS:
+            self._count("unjoined_records", len(self._joins.popitem(last=False)[1]))
+
+    def _count(self, what: str, amount: int = 1) -> None:
+        if amount:
+            self.counts[what] = self.counts.get(what, 0) + amount
+
+
+_MAX_DEPTH = 256
+"""Spans nest a dozen deep; a longer chain is a cycle or an attack."""
+
+_MAX_KEYS = 200_000
+"""Bound of every table of ids: at some 200 bytes each, 40 MB."""
+
+
+def _bounded(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    table[key] = value
+    if len(table) > _MAX_KEYS:
+        table.popitem(last=False)
+
+
+def _has_usage(usage: Usage | None) -> bool:
+    return usage is not None and bool(
+        usage.input_tokens or usage.output_tokens or usage.cache_read_tokens or usage.cache_write_tokens
+    )
+
+
+_FILLED = (
+    "agent_name", "agent_id", "parent_agent_id", "conversation", "response_id", "model", "provider",
+    "max_output_tokens", "window_tokens", "trigger_tokens", "output", "breakdown", "reserved_staging_tokens",
+    "compaction", "compacted", "failure", "budget_limit_tokens", "budget_consumed_tokens",
+)  # fmt: skip
+
+
+def _complete(target: Reading, source: Reading) -> None:
+    """Fill what one emitter left open with what another said of the same call; nothing is added or replaced.
+
+    Content of log records is the exception: a call's messages come one record each, and are appended.
+    """
+    for name in _FILLED:
+        if getattr(target, name) is None:
+            setattr(target, name, getattr(source, name))
+    if source.joins and source.content is not None and target.content is not None:
+        target.content = target.content.extended(source.content)
+    elif target.content is None:
+        target.content = source.content
+    if not _has_usage(target.usage) and source.usage is not None:
+        target.usage = source.usage
+    elif target.usage is not None and source.usage is not None and _same_numbers(target.usage, source.usage):
+        for name in ("cache_read_tokens", "cache_write_tokens", "uncached_tokens", "reasoning_tokens", "cache_inclusive"):
+            if getattr(target.usage, name) is None:
+                setattr(target.usage, name, getattr(source.usage, name))
+    target.declared = {**source.declared, **target.declared}
+    target.dialects = target.dialects + tuple(name for name in source.dialects if name not in target.dialects)
+
+
+def _same_numbers(one: Usage, other: Usage) -> bool:
+    return one.input_tokens == other.input_tokens and one.output_tokens == other.output_tokens

@@ -1,0 +1,174 @@
+"""The token ledger: arithmetic only.
+
+All quantities are tokens of one context (one agent's conversation with one model) at one LLM call.
+``residual = ceiling - reserved - retrieval - scratchpad`` is the most that working memory may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowwater.collectors.consumers import Provenance
+
+__all__ = ["LedgerEntry", "Reserved", "apportion", "residual_tokens"]
+
+SCHEMA = "lowwater.ledger/1"
+
+
+def apportion(total: int, weights: Sequence[int | float]) -> list[int]:
+    """Split a total into whole parts in proportion to weights, exactly (largest remainder).
+
+    Args:
+        total: tokens to split, 0 or more.
+        weights: non-negative; at least one positive unless total is 0.
+
+    Raises:
+        ValueError: on a negative number, or no positive weight to carry a positive total.
+
+    >>> apportion(10, [1, 1, 1]), apportion(0, [0, 0])
+    ([4, 3, 3], [0, 0])
+    """
+    if total < 0 or any(weight < 0 for weight in weights):
+        msg = f"cannot apportion {total} by {list(weights)}: negative"
+        raise ValueError(msg)
+    scale = sum(weights)
+    if scale <= 0:
+        if total == 0:
+            return [0] * len(weights)
+        msg = f"cannot apportion {total}: no positive weight"
+        raise ValueError(msg)
+    exact = [total * weight / scale for weight in weights]
+    parts = [int(value) for value in exact]
+    # Ties go to the earlier consumer, so that the result does not depend on float noise of equal weights.
+    rest = sorted(range(len(parts)), key=lambda index: (parts[index] - exact[index], index))
+    for index in rest[: total - sum(parts)]:
+        parts[index] += 1
+    return parts
+
+
+@dataclass(slots=True)
+class Reserved:
+    """Deductions that survive every claim, in tokens; None is unknown.
+
+    ``system`` and ``tools`` lie inside the input, the others outside it.
+    """
+
+    system: int | None = None
+    tools: int | None = None
+    output: int | None = None
+    retry: int | None = None
+    staging: int | None = None
+
+    def total(self) -> int:
+        """The known part. Unknown reservations deduct nothing; their absence is visible in the provenance."""
+        return sum(
+            value for value in (self.system, self.tools, self.output, self.retry, self.staging) if value is not None
+        )
+
+
+def residual_tokens(
+    ceiling_tokens: int | None, reserved_tokens: int, retrieval_tokens: int | None, scratchpad_tokens: int | None
+) -> int | None:
+    """The most that working memory may be; negative when the others already overrun the ceiling.
+
+    The published rule leaves the reservations out and then calls its own incident healthy: 17.5k used at
+    utilisation 0.61 is a ceiling of 28.7k; less 6k retrieval and 9k scratchpad leaves 13.7k against a need of 6k.
+    With the 11.2k that are reserved it leaves the 2.5k that were observed.
+
+    >>> residual_tokens(28_700, 0, 6_000, 9_000), residual_tokens(28_700, 11_200, 6_000, 9_000)
+    (13700, 2500)
+    """
+    if ceiling_tokens is None or retrieval_tokens is None or scratchpad_tokens is None:
+        return None
+    return ceiling_tokens - reserved_tokens - retrieval_tokens - scratchpad_tokens
+
+
+@dataclass(slots=True)
+class LedgerEntry:
+    """One line of ``lowwater.ledger/1``: who held the tokens at one call. Unknown is None.
+
+    Attributes:
+        context: key of the context, for joining lines; made of ids, never of text.
+        turn: counted from 1 within the context; a call without usage has its place too.
+        time_ns: end of the call in Unix nanoseconds, None where the source has no time.
+        input_tokens: the whole prompt, cached part included; None where it is not known.
+        input_rule: how the input was read from the usage, for example ``cache_exceeds_input``.
+        rollup: the numbers of several calls, kept because none of them reported its own.
+        regime: the verdict of `lowwater.detector.policies.starvation` on this call.
+        compacted: a compaction was seen since the previous call (or by this one).
+        history: how the prompt relates to the context's previous one: ``first``, ``appended``, ``rewritten``,
+            ``compacted`` or ``unknown``.
+        characters: characters of the prompt's content, None where the trace carries none.
+        held: tokens by consumer held over from the previous turn, where known.
+        provenance: level per field.
+    """
+
+    trace_id: str
+    span_id: str
+    context: str = ""
+    conversation: str | None = None
+    agent: str | None = None
+    service: str | None = None
+    turn: int = 0
+    model: str | None = None
+    time_ns: int | None = None
+    ceiling_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reserved: Reserved = field(default_factory=Reserved)
+    working_tokens: int | None = None
+    retrieval_tokens: int | None = None
+    scratchpad_tokens: int | None = None
+    residual_tokens: int | None = None
+    requirement_tokens: int | None = None
+    utilization_ratio: float | None = None
+    trigger_ratio: float | None = None
+    regime: str = "unknown"
+    compacted: bool = False
+    rollup: bool = False
+    input_rule: str = ""
+    history: str = "unknown"
+    characters: int | None = None
+    held: dict[str, int] = field(default_factory=dict)
+    provenance: dict[str, Provenance] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The public record; unknown is null."""
+        return {
+            "schema": SCHEMA,
+            "trace_id": self.trace_id,
+            "span_id": self.span_id,
+            "conversation": self.conversation,
+            "agent": self.agent,
+            "service": self.service,
+            "context": self.context,
+            "turn": self.turn,
+            "model": self.model,
+            "time": self.time_ns,
+            "ceiling_tokens": self.ceiling_tokens,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "reserved": {
+                "system": self.reserved.system,
+                "tools": self.reserved.tools,
+                "output": self.reserved.output,
+                "retry": self.reserved.retry,
+                "staging": self.reserved.staging,
+            },
+            "working_tokens": self.working_tokens,
+            "retrieval_tokens": self.retrieval_tokens,
+            "scratchpad_tokens": self.scratchpad_tokens,
+            "residual_tokens": self.residual_tokens,
+            "requirement_tokens": self.requirement_tokens,
+            "utilization_ratio": None if self.utilization_ratio is None else round(self.utilization_ratio, 6),
+            "trigger_ratio": self.trigger_ratio,
+            "regime": self.regime,
+            "compacted": self.compacted,
+            "rollup": self.rollup,
+            "input_rule": self.input_rule,
+            "history": self.history,
+            "characters": self.characters,
+            "provenance": {name: level.label for name, level in self.provenance.items()},
+        }

@@ -1,0 +1,1 @@
+"""What is learned online, with river: one small class per learned quantity."""

@@ -1,0 +1,145 @@
+"""Silent starvation of a context: the residual stays below the requirement while every gauge is calm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lowwater.collectors.consumers import Consumer, Provenance
+from lowwater.collectors.content import Content
+from lowwater.detector.composer import RoleState
+from lowwater.detector.config import DetectorConfig
+from lowwater.detector.events import Observation
+from lowwater.detector.findings import Advice, Finding, Kind, Severity
+from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
+
+__all__ = ["StarvationOperator", "StarvationState"]
+
+_DECIDING = (
+    "ceiling_tokens",
+    "input_tokens",
+    "retrieval_tokens",
+    "scratchpad_tokens",
+    "requirement_tokens",
+    "trigger_ratio",
+)
+
+
+@dataclass(slots=True)
+class StarvationState:
+    """State of one context."""
+
+    episode: Episode = field(default_factory=Episode)
+    last_eviction_turn: int | None = None
+    working: dict[int, int] = field(default_factory=dict)
+
+
+class StarvationOperator:
+    """Operator keyed by context: sets the regime of each entry and keeps the starvation episode."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        self._config = config
+
+    def initial(self) -> StarvationState:
+        """State of a context that was never seen."""
+        return StarvationState()
+
+    def step(self, state: StarvationState, role: RoleState, seen: Observation) -> Iterator[Finding]:
+        """Judge the next turn; a healthy one teaches the role's requirement."""
+        entry = seen.entry
+        if entry.rollup:
+            return
+        if entry.compacted:
+            state.last_eviction_turn = entry.turn
+        verdict = self._judge(state, seen)
+        entry.regime = verdict.regime.value
+        lost = _lost_working_tokens(state, seen.content)
+        if verdict.regime is Regime.HEALTHY and entry.working_tokens and not _starving(state):
+            role.requirement.learn_one(entry.working_tokens)
+        if verdict.regime is Regime.UNKNOWN and state.episode.firing is None:
+            return
+        signal = self._signal(state, seen, verdict, lost) if verdict.regime is Regime.SILENT_STARVATION else None
+        yield from state.episode.step(
+            Kind.SILENT_STARVATION,
+            entry.context,
+            signal,
+            about(seen),
+            fire_after=self._config.fire_after_turns,
+            resolve_after=self._config.resolve_after_turns,
+        )
+
+    def _judge(self, state: StarvationState, seen: Observation) -> Arbitration:
+        entry = seen.entry
+        window = self._config.eviction_window_turns
+        evicted = state.last_eviction_turn is not None and entry.turn - state.last_eviction_turn < window
+        floor = seen.turn.call.reading.declared.get("working_set.floor_tokens")
+        if not isinstance(floor, int):
+            floor = self._config.declared("floor_tokens", entry.service, entry.agent, entry.model)
+        held = entry.held
+        return arbitrate(
+            ceiling_tokens=entry.ceiling_tokens,
+            input_tokens=entry.input_tokens,
+            claims=Claims(
+                reserved_tokens=entry.reserved.total(),
+                retrieval_tokens=entry.retrieval_tokens,
+                scratchpad_tokens=entry.scratchpad_tokens,
+                working_tokens=entry.working_tokens,
+            ),
+            held=Held(
+                reserved_tokens=entry.reserved.total(),
+                retrieval_tokens=held.get(Consumer.RETRIEVAL.value, 0),
+                scratchpad_tokens=held.get(Consumer.SCRATCHPAD.value, 0),
+            ),
+            requirement_tokens=entry.requirement_tokens,
+            trigger_ratio=entry.trigger_ratio if entry.trigger_ratio is not None else self._config.trigger_ratio,
+            floor_tokens=floor,
+            evicted_recently=evicted,
+        )
+
+    def _signal(self, state: StarvationState, seen: Observation, verdict: Arbitration, lost: int | None) -> Signal:
+        entry = seen.entry
+        evidence: dict[str, object] = {
+            "residual_tokens": verdict.residual_tokens,
+            "requirement_tokens": entry.requirement_tokens,
+            "deficit_tokens": verdict.deficit_tokens,
+            "utilization_ratio": None if entry.utilization_ratio is None else round(entry.utilization_ratio, 4),
+            "trigger_ratio": entry.trigger_ratio,
+            "ceiling_tokens": entry.ceiling_tokens,
+            "reserved_tokens": entry.reserved.total(),
+            "retrieval_tokens": entry.retrieval_tokens,
+            "scratchpad_tokens": entry.scratchpad_tokens,
+            "working_tokens": entry.working_tokens,
+            "sticky_claimants": list(verdict.sticky_claimants),
+            "starved_turns": state.episode.bad + 1,
+        }
+        if lost:
+            evidence["working_lost_tokens"] = lost
+        if seen.repetition is not None:
+            evidence["repetition"] = seen.repetition
+        worse = seen.repetition in ("loop", "lost_memory") or state.episode.bad + 1 >= self._config.page_after_turns
+        levels = {name: entry.provenance.get(name, Provenance.UNKNOWN) for name in _DECIDING}
+        return Signal(
+            reason=verdict.reason,
+            severity=Severity.PAGE if worse else Severity.TICKET,
+            evidence=evidence,
+            provenance=levels,
+            advice=tuple(Advice(action, tokens) for action, tokens in verdict.advice),
+        )
+
+
+def _starving(state: StarvationState) -> bool:
+    """Whether the turn is too near to a starved one to show what the role needs when it has room."""
+    return state.episode.firing is not None or state.episode.bad > 0
+
+
+def _lost_working_tokens(state: StarvationState, content: Content | None) -> int | None:
+    """Estimated tokens of working memory that vanished since the previous turn: the symptom, not an eviction."""
+    if content is None:
+        return None
+    now = {
+        key: weight for kind, weight, _, key, _ in content.blocks() if kind.consumer is Consumer.WORKING
+    }
+    lost = sum(weight for key, weight in state.working.items() if key not in now)
+    state.working = now
+    return lost
