@@ -55,22 +55,22 @@ class _Held:
 
 @dataclass(slots=True)
 class Directory:
-    """Names that a trace tells late: of agents by span, and the conversation of a trace.
+    """What a trace tells late: which spans are agents and tools, agents' names, and the conversation of a trace.
 
     A replay fills it while reading; live it grows as spans end.
     """
 
-    agents: dict[_Key, tuple[str | None, bool]] = field(default_factory=dict)
+    boundaries: dict[_Key, tuple[Operation, str | None, str | None]] = field(default_factory=dict)
     conversations: dict[str, str] = field(default_factory=dict)
     limit: int = 200_000
 
     def note(self, reading: Reading) -> None:
         """Remember what a span says about itself for the sake of its descendants."""
         if reading.kind in _BOUNDARIES and reading.span_id:
-            if len(self.agents) >= self.limit:
-                self.agents.pop(next(iter(self.agents)))
+            if len(self.boundaries) >= self.limit:
+                self.boundaries.pop(next(iter(self.boundaries)))
             name = reading.agent_name if reading.kind is Operation.AGENT else None
-            self.agents[(reading.trace_id, reading.span_id)] = (name, True)
+            self.boundaries[(reading.trace_id, reading.span_id)] = (reading.kind, name, reading.agent_id)
         # The smallest id wins, so that the choice does not depend on the order of the file.
         if reading.conversation and reading.trace_id:
             known = self.conversations.get(reading.trace_id)
@@ -103,7 +103,7 @@ class Assembler:
         self._held: deque[_Held] = deque()
         self._spans: OrderedDict[_Key, _Span] = OrderedDict()
         self._below: OrderedDict[_Key, _Below] = OrderedDict()
-        self._anchors: OrderedDict[_Key, None] = OrderedDict()
+        self._anchors: OrderedDict[_Key, str] = OrderedDict()
         self._joins: OrderedDict[_Key, list[Reading]] = OrderedDict()
         self._responses: OrderedDict[str, _Held] = OrderedDict()
 
@@ -214,37 +214,44 @@ class Assembler:
 
     def _anchor(self, reading: Reading) -> tuple[Anchor, str | None]:
         """The anchor of a reading, and the conversation found on the way up."""
-        conversation = reading.conversation
-        node, top = reading.parent_span_id, reading.trace_id
         if reading.kind is Operation.AGENT:
-            above, inherited = self._walk(reading.trace_id, node, top)
-            return (
-                Anchor(reading.agent_id or reading.span_id, True, reading.agent_name, reading.parent_agent_id or above.id),
-                conversation or inherited,
-            )
-        anchor, inherited = self._walk(reading.trace_id, node, top)
-        if reading.agent_id:
-            anchor = Anchor(reading.agent_id, True, reading.agent_name or anchor.name, reading.parent_agent_id or anchor.parent)
-        elif reading.agent_name:
-            anchor.name = reading.agent_name
-        return anchor, conversation or inherited
+            above, conversation = self._walk(reading.trace_id, reading.parent_span_id, agents_only=True)
+            known = self._anchors.get((reading.trace_id, reading.span_id))
+            anchor = Anchor(known or reading.agent_id or reading.span_id, True, reading.agent_name, above.id)
+        else:
+            anchor, conversation = self._walk(reading.trace_id, reading.parent_span_id)
+            anchor.name = reading.agent_name or anchor.name
+            if reading.agent_id:
+                anchor.id, anchor.strong = reading.agent_id, True
+        anchor.parent = reading.parent_agent_id or anchor.parent
+        return anchor, reading.conversation or conversation
 
-    def _walk(self, trace_id: str, node: str | None, top: str) -> tuple[Anchor, str | None]:
+    def _walk(self, trace_id: str, start: str | None, *, agents_only: bool = False) -> tuple[Anchor, str | None]:
+        """Go up to the nearest agent or tool, to an ancestor that has not ended, or to one that anchored before."""
         conversation: str | None = None
+        top, node = trace_id, start
         for _ in range(_MAX_DEPTH):
             if node is None:
                 break
             key = (trace_id, node)
             span = self._spans.get(key)
-            named, boundary = self.directory.agents.get(key, (None, False))
+            kind, name, instance = self.directory.boundaries.get(key, (None, None, None))
             if span is not None:
                 conversation = conversation or span.conversation
-            if boundary or span is None or key in self._anchors:
-                _bounded(self._anchors, key, None)
-                parent = span.parent if span is not None else None
-                return Anchor(node, boundary, named, parent), conversation or self.directory.conversations.get(trace_id)
+            boundary = kind is Operation.AGENT or (kind is Operation.TOOL and not agents_only)
+            if boundary or span is None or (key in self._anchors and not agents_only):
+                # The id that anchored first stays: an instance id that is learned later must not split the context.
+                anchor = Anchor(self._anchors.get(key) or instance or node, boundary, name)
+                if not agents_only:
+                    _bounded(self._anchors, key, anchor.id)
+                    if boundary and span is not None:
+                        anchor.parent = self._walk(trace_id, span.parent, agents_only=True)[0].id
+                return anchor, conversation or self._conversation(trace_id)
             top, node = node, span.parent
-        return Anchor(top), conversation or self.directory.conversations.get(trace_id)
+        return Anchor(top), conversation or self._conversation(trace_id)
+
+    def _conversation(self, trace_id: str) -> str | None:
+        return self.directory.conversations.get(trace_id)
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -328,7 +335,13 @@ def _complete(target: Reading, source: Reading) -> None:
     if not _has_usage(target.usage) and source.usage is not None:
         target.usage = source.usage
     elif target.usage is not None and source.usage is not None and _same_numbers(target.usage, source.usage):
-        for name in ("cache_read_tokens", "cache_write_tokens", "uncached_tokens", "reasoning_tokens", "cache_inclusive"):
+        for name in (
+            "cache_read_tokens",
+            "cache_write_tokens",
+            "uncached_tokens",
+            "reasoning_tokens",
+            "cache_inclusive",
+        ):
             if getattr(target.usage, name) is None:
                 setattr(target.usage, name, getattr(source.usage, name))
     target.declared = {**source.declared, **target.declared}

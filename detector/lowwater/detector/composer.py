@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowwater.detector.profiles import profile_for
+
 from lowwater.collectors.consumers import CONSUMERS, Consumer, Provenance
 from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.reading import Reading
@@ -17,7 +19,6 @@ from lowwater.detector.events import Observation, Turn
 from lowwater.detector.ledger import LedgerEntry, Reserved, apportion, residual_tokens
 from lowwater.detector.models.calibration import Calibration
 from lowwater.detector.models.requirement import RequirementModel
-from lowwater.detector.profiles import profile_for
 from lowwater.detector.windows import model_limits
 
 __all__ = ["Composer", "ContextState", "RoleState", "default_requirement"]
@@ -133,7 +134,10 @@ class Composer:
             state.first_tokens = total
             role.least_first_tokens = min(total, role.least_first_tokens or total)
         declared = {consumer: state.declared.get(name) for consumer, name in _DECLARED_SPLIT.items()}
-        if all(isinstance(value, int) and name in reading.declared for (consumer, value), name in zip(declared.items(), _DECLARED_SPLIT.values(), strict=True)):
+        if all(
+            isinstance(value, int) and name in reading.declared
+            for (consumer, value), name in zip(declared.items(), _DECLARED_SPLIT.values(), strict=True)
+        ):
             return _scaled(total, [int(declared[consumer] or 0) for consumer in CONSUMERS]), Provenance.DECLARED
         if reading.breakdown:
             return self._reported(state, turn, total, reading.breakdown, content), Provenance.REPORTED
@@ -199,7 +203,7 @@ class Composer:
         claims = [previous[consumer] for consumer in CONSUMERS[2:]]
         grown = claims_total - sum(claims)
         if grown <= 0:
-            kept = claims_total if claims_total > 0 else 0
+            kept = max(0, claims_total)
             return apportion(kept, claims) if sum(claims) else [0, 0, kept]
         kept_answer = min(grown, turn.previous_output_tokens or 0)
         added = grown - kept_answer
@@ -273,7 +277,12 @@ class Composer:
         ):
             if value:
                 # A prompt that was answered beyond the window refutes the window.
-                refuted = level is Provenance.TABLE and turn.input_tokens is not None and turn.input_tokens > value and not turn.call.rollup
+                refuted = (
+                    level is Provenance.TABLE
+                    and turn.input_tokens is not None
+                    and turn.input_tokens > value
+                    and not turn.call.rollup
+                )
                 return (None, Provenance.UNKNOWN) if refuted else (int(value), level)
         return None, Provenance.UNKNOWN
 

@@ -147,7 +147,11 @@ def load_config(path: Path) -> DetectorConfig:
     rules = [
         Override(**_section(Override, item, f"override[{index}]", problems)) for index, item in enumerate(overrides, 1)
     ]
-    problems += [f"{key}: unknown section{_nearest(key, ('detector', 'override'))}" for key in data if key not in ("detector", "override")]
+    problems += [
+        f"{key}: unknown section{_nearest(key, ('detector', 'override'))}"
+        for key in data
+        if key not in ("detector", "override")
+    ]
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
     return DetectorConfig(**values, overrides=tuple(rules))

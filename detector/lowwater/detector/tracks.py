@@ -107,8 +107,7 @@ class Tracker:
         if track is None:
             track = self._new_track(state, call)
             history = "first"
-        turn = self._advance(state, track, call, tokens, rule, history)
-        return turn
+        return self._advance(state, track, call, tokens, rule, history)
 
     # --- which track -------------------------------------------------------------------------------------------------
 
@@ -132,9 +131,7 @@ class Tracker:
         base = f"{call.origin.scope}/{anchor.name or anchor.id}/{reading.model or ''}"
         number = state.names.get(base, 0)
         state.names[base] = number + 1
-        track = _Track(
-            f"{base}#{number}" if number else base, reading.model, anchor.name, anchor.id, anchor.strong
-        )
+        track = _Track(f"{base}#{number}" if number else base, reading.model, anchor.name, anchor.id, anchor.strong)
         state.tracks.append(track)
         if len(state.tracks) > MAX_TRACKS:
             state.tracks.remove(min(state.tracks, key=lambda item: (item.end_ns, item.key)))
@@ -147,8 +144,10 @@ class Tracker:
     ) -> Turn:
         origin, reading = call.origin, call.reading
         self._collect_waiting(state, track, call)
-        mark = _combined(track.marks)
         own = reading.compaction
+        # A call that failed or was aborted says nothing of what came after a compaction: the mark waits for the next.
+        waits = reading.failure is not None and own is None and bool(track.marks)
+        mark = None if waits else _combined(track.marks)
         compaction = own or mark
         if reading.content is not None and reading.content.compacted and track.content is not None:
             already = track.content.compacted
@@ -180,15 +179,11 @@ class Tracker:
         )
         track.turns += 1
         track.tools = []
-        # A call that failed or was aborted says nothing of what came after the compaction: the mark waits.
-        if tokens is not None or own is not None or not track.marks:
+        if not waits:
             track.marks = []
         track.before_drop = (track.input_tokens or 0, track.output_tokens or 0) if inferred else None
         track.start_ns, track.end_ns = origin.start_ns, max(track.end_ns, origin.end_ns)
-        if not track.turns or not track.strong:
-            track.anchor, track.strong = origin.anchor.id, origin.anchor.strong or track.strong
-        else:
-            track.anchor = origin.anchor.id
+        track.anchor, track.strong = origin.anchor.id, origin.anchor.strong or track.strong
         track.agent = track.agent or origin.anchor.name
         if tokens is not None:
             track.input_tokens = tokens
@@ -220,7 +215,7 @@ def _relation(track: _Track, call: Call, tokens: int | None) -> tuple[int, float
     reading = call.reading
     content = None if reading.content_is_delta else reading.content
     if content is not None and track.content is not None:
-        return _content_relation(track.content, content, same=track.anchor == call.origin.anchor.id)
+        return _content_relation(track.content, content, same=track.strong and track.anchor == call.origin.anchor.id)
     same = track.anchor == call.origin.anchor.id
     if tokens is None or track.input_tokens is None:
         return (_SAME_INSTANCE, 0.0, "unknown") if same else (0, 0.0, "unknown")
@@ -270,9 +265,7 @@ def _head_keys(content: Content) -> frozenset[int]:
 def _spoken(content: Content) -> int:
     """Estimated tokens without tool schemas, which providers rewrite before they count them."""
     return sum(
-        weight
-        for kind, weight in zip(content.kinds, content.weights, strict=True)
-        if kind != BlockKind.TOOL_SCHEMA
+        weight for kind, weight in zip(content.kinds, content.weights, strict=True) if kind != BlockKind.TOOL_SCHEMA
     )
 
 

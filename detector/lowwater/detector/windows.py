@@ -56,7 +56,9 @@ def _table() -> dict[str, ModelLimits]:
                 votes.setdefault(spelling, Counter())[limits] += weight
     # Equal votes go to the smaller window: promising room that is not there is the worse mistake.
     return {
-        spelling: max(counter.items(), key=lambda item: (item[1], -item[0].window_tokens, -(item[0].output_tokens or 0)))[0]
+        spelling: max(
+            counter.items(), key=lambda item: (item[1], -item[0].window_tokens, -(item[0].output_tokens or 0))
+        )[0]
         for spelling, counter in votes.items()
     }
 

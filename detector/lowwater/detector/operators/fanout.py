@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout
+
 from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import AgentRun, Observation, Origin
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about_origin
-from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout
 
 __all__ = ["FanoutOperator", "FanoutState", "PoolReport"]
 
@@ -111,7 +112,7 @@ class FanoutOperator:
         if pool is None or pool == member.anchor:
             return
         run = _run_of(state, pool, member)
-        if len(run) >= 2:  # noqa: PLR2004 - one is no fan-out
+        if len(run) >= 2:
             yield from self._judge(state, pool, run, origin)
 
     @staticmethod
@@ -172,7 +173,9 @@ class FanoutOperator:
         parent = state.members.get(pool)
         parent_peak = max((step[1] for step in parent.steps), default=None) if parent is not None else None
         first = run[0]
-        number = sum(1 for member in state.members.values() if _pool_of(member) == pool and member.end_ns < first.start_ns)
+        number = sum(
+            1 for member in state.members.values() if _pool_of(member) == pool and member.end_ns < first.start_ns
+        )
         timeless = first.timeless
         yield PoolReport(
             pool=pool,
@@ -190,7 +193,7 @@ class FanoutOperator:
             start_ns=None if timeless else first.start_ns or None,
             end_ns=None if timeless else max(member.end_ns for member in run),
         )
-        if ceiling is None or width < 2:  # noqa: PLR2004 - without a ceiling nothing can be judged
+        if ceiling is None or width < 2:
             return
         key = f"{origin.scope}/{pool}/{first.span_id}"
         parent_reserve = _tokens(declared.get("pool.parent_reserve_tokens"))
@@ -282,7 +285,9 @@ class FanoutOperator:
         facts: dict[str, Any],
         levels: dict[str, Provenance],
     ) -> Signal | None:
-        measure = declared.get("pool.measure") if declared.get("pool.measure") in ("spend", "occupancy") else "occupancy"
+        measure = (
+            declared.get("pool.measure") if declared.get("pool.measure") in ("spend", "occupancy") else "occupancy"
+        )
         used = spend if measure == "spend" else peak
         verdict = aggregate_check(
             ceiling_tokens=ceiling,

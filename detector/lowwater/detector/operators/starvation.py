@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
+
 from lowwater.collectors.consumers import Consumer, Provenance
 from lowwater.collectors.content import Content
 from lowwater.detector.composer import RoleState
@@ -12,7 +14,6 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
 __all__ = ["StarvationOperator", "StarvationState"]
 
@@ -137,9 +138,7 @@ def _lost_working_tokens(state: StarvationState, content: Content | None) -> int
     """Estimated tokens of working memory that vanished since the previous turn: the symptom, not an eviction."""
     if content is None:
         return None
-    now = {
-        key: weight for kind, weight, _, key, _ in content.blocks() if kind.consumer is Consumer.WORKING
-    }
+    now = {key: weight for kind, weight, _, key, _ in content.blocks() if kind.consumer is Consumer.WORKING}
     lost = sum(weight for key, weight in state.working.items() if key not in now)
     state.working = now
     return lost

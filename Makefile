@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: run test check setup bench record clean
+
+## run: set up, then replay a recorded incident and show ledger and findings
+run: $(VENV)/.run
+	$(BIN)/lowwater replay examples/incident.otlp.jsonl
+
+## test: set up, then style, types, import layers and all tests
+test: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q
+
+## setup: everything for development
+setup: $(VENV)/.dev
+
+## bench: measure replay against protobuf parsing in one run
+bench: $(VENV)/.dev
+	$(BIN)/python tests/benchmarks/replay.py
+
+## record: record the example traces again from real frameworks (needs the packages of tests/record/requirements.txt)
+record: $(VENV)/.record
+	$(VENV)/record/bin/python tests/record/record.py
+
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	touch $@
+
+$(VENV)/.run: $(VENV)/.pip pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[detector]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
+	touch $@
+
+$(VENV)/.record: $(VENV)/.pip tests/record/requirements.txt
+	$(PYTHON) -m venv $(VENV)/record
+	$(VENV)/record/bin/pip install --quiet --requirement tests/record/requirements.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,5 @@
+"""The command line: ``lowwater replay``, ``lowwater doctor``."""
+
+from lowwater.detector.cli.main import main
+
+__all__ = ["main"]

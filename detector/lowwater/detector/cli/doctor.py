@@ -1,0 +1,135 @@
+"""``lowwater doctor``: what traces tell, what is missing, which findings are possible, and what would fix it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lowwater.detector.cli.common import configuration, progress, report_problems, width
+from lowwater.detector.cli.main import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
+from lowwater.detector.diagnosis import Diagnosis
+from lowwater.detector.ledger import LedgerEntry
+from lowwater.detector.replay import Replay
+
+__all__ = ["run_doctor"]
+
+_RULES = {
+    "absent": "no usage reported",
+    "zero": "zero reported, taken as unknown",
+    "cache_exceeds_input": "cache-exclusive: more was cached than reported as input",
+    "parts_sum": "cache-inclusive: the parts sum to it",
+    "total": "settled by the reported total",
+    "producer": "settled by the producer's version",
+    "producer_observed": "cache-exclusive, as other calls of this producer showed",
+    "exclusive_without_cache": "cache-exclusive without the cached part: unknown",
+    "implausible_for_content": "far below the content shown: unknown",
+    "specification": "taken as inclusive, as the specification asks",
+}
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    replay, diagnosis = Replay(configuration(options)), Diagnosis()
+    with progress(options) as on_progress:
+        for output in replay.run(
+            options.files, format_name=options.format, on_progress=on_progress, observe=diagnosis.observe
+        ):
+            if isinstance(output, LedgerEntry):
+                diagnosis.add(output)
+    if options.json:
+        sys.stdout.write(orjson.dumps(_document(replay, diagnosis)).decode() + "\n")
+    else:
+        _print(replay, diagnosis)
+    report_problems(replay.problems)
+    if replay.problems.total:
+        return EXIT_PARTIAL if diagnosis.kinds else EXIT_USAGE
+    return EXIT_OK
+
+
+def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "schema": "lowwater.doctor/1",
+        "files": [
+            {"file": stats.name, "format": stats.format_name, "items": stats.items, "problems": stats.problems}
+            for stats in replay.files
+        ],
+        "kinds": dict(sorted(diagnosis.kinds.items())),
+        "scopes": dict(sorted(diagnosis.scopes.items())),
+        "dialects": {name: dataclasses.asdict(cover) for name, cover in sorted(diagnosis.dialects.items())},
+        "input_rules": dict(sorted(diagnosis.rules.items())),
+        "calls": diagnosis.calls,
+        "rollups": diagnosis.rollups,
+        "duplicates": dict(sorted(replay.pipeline.assembler.counts.items())),
+        "times": dict(sorted(replay.ingest.times.items())),
+        "findings": [
+            {"kind": item.kind.value, "possible": item.possible, "why": item.why} for item in diagnosis.possible()
+        ],
+        "gaps": [dataclasses.asdict(gap) for gap in diagnosis.gaps()],
+        "problems": {"total": replay.problems.total, "first": [str(problem) for problem in replay.problems.kept]},
+    }
+
+
+def _print(replay: Replay, diagnosis: Diagnosis) -> None:
+    console = Console(width=width(), highlight=False)
+    for stats in replay.files[:20]:
+        items = ", ".join(f"{count:,} {name}" for name, count in sorted(stats.items.items())) or "nothing"
+        console.print(Text.assemble((stats.name, "bold"), f" · {stats.format_name or 'unknown format'} · {items}"))
+    if len(replay.files) > 20:  # noqa: PLR2004 - as sliced
+        console.print(f"[dim]… and {len(replay.files) - 20} more files[/dim]")
+    console.print()
+    if not diagnosis.calls and not diagnosis.rollups:
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(diagnosis.kinds.items())) or "no spans at all"
+        console.print(f"No LLM call was recognised ({kinds}).")
+        return
+    _print_dialects(console, diagnosis)
+    _print_counting(console, replay, diagnosis)
+    console.print("[bold]Findings that this input allows[/bold]")
+    for item in diagnosis.possible():
+        mark = Text("yes ", "green") if item.possible else Text("no  ", "red")
+        console.print(Text.assemble("  ", mark, item.kind.value.replace("_", " "), (f" · {item.why}", "dim")))
+    console.print()
+    gaps = list(diagnosis.gaps())
+    if gaps:
+        console.print("[bold]What is missing, and the line that fixes it[/bold]")
+    for gap in gaps:
+        console.print(Text.assemble(f"  {gap.what}: ", f"{gap.lacking} of {gap.calls} calls lack it", (f" · {gap.costs}", "dim")))
+        console.print(Text(f"    → {gap.fix}", "cyan"))
+
+
+def _print_dialects(console: Console, diagnosis: Diagnosis) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    table.add_column("dialects of LLM spans", overflow="fold")
+    for name in ("spans", "usage", "cache", "content", "conv.", "agent", "max out"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, cover in sorted(diagnosis.dialects.items(), key=lambda item: -item[1].calls):
+        shares = (
+            cover.with_usage,
+            cover.with_cache_split,
+            cover.with_content,
+            cover.with_conversation,
+            cover.with_agent,
+            cover.with_max_output,
+        )
+        table.add_row(name, f"{cover.calls:,}", *(f"{share / cover.calls:.0%}" for share in shares))
+    console.print(table)
+    console.print()
+
+
+def _print_counting(console: Console, replay: Replay, diagnosis: Diagnosis) -> None:
+    counts = replay.pipeline.assembler.counts
+    console.print(
+        f"[bold]Counted once[/bold]: {diagnosis.calls:,} calls; {counts.get('rollups', 0)} roll-ups above them and"
+        f" {counts.get('duplicate_calls', 0) + counts.get('duplicate_spans', 0)} duplicates left out"
+        + (f"; {diagnosis.rollups} roll-ups kept, having no calls below" if diagnosis.rollups else "")
+    )
+    for rule, calls in sorted(diagnosis.rules.items(), key=lambda item: -item[1]):
+        console.print(Text(f"  {calls:>6,}  {_RULES.get(rule, rule)}", "dim"))
+    for what, calls in sorted(replay.ingest.times.items()):
+        console.print(Text(f"  {calls:>6,}  spans with {what.replace('_', ' ')}, clamped", "yellow"))
+    console.print()

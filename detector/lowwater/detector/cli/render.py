@@ -1,0 +1,318 @@
+"""A replay for people: findings first, then contexts and their telling calls, in 80 columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from lowwater.collectors.consumers import CONSUMERS, Consumer
+from lowwater.detector.cli.common import tokens, width
+from lowwater.detector.findings import Severity
+from lowwater.detector.ledger import LedgerEntry, apportion
+from lowwater.detector.operators.fanout import PoolReport
+from lowwater.detector.replay import Replay
+from lowwater.detector.summary import ContextSummary, Episode, Summary
+
+__all__ = ["render"]
+
+_LETTERS = {
+    Consumer.SYSTEM: ("s", "blue"),
+    Consumer.TOOLS: ("t", "cyan"),
+    Consumer.RETRIEVAL: ("R", "magenta"),
+    Consumer.SCRATCHPAD: ("x", "yellow"),
+    Consumer.WORKING: ("W", "green"),
+}
+"""A letter and a colour per consumer: the letters carry the meaning where there is no colour."""
+
+_BAR = 22
+_TELLING = 14
+_MAX_CONTEXTS = 40
+_SEVERITY_STYLE = {Severity.PAGE: "bold red", Severity.TICKET: "bold yellow", Severity.INFO: "bold blue"}
+_NAMES = {
+    "silent_starvation": "silent starvation",
+    "fanout_overcommitted": "fan-out overcommitted",
+    "fanout_overrun": "fan-out overrun",
+    "fanout_redistribution_unsafe": "unsafe redistribution",
+    "compaction_debt": "compaction debt",
+    "compaction_deadlock_risk": "compaction deadlock risk",
+    "compaction_stalled": "compaction stalled",
+    "compaction_debt_share": "rejections are compaction debt",
+    "retry_amplification": "retry amplification",
+    "retry_synchrony": "retry synchrony",
+}
+
+
+def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> None:
+    """Print to standard output.
+
+    Args:
+        calls: ``telling``, ``all`` or ``none``.
+        seconds: how long the replay took.
+    """
+    console = Console(width=width(), highlight=False, soft_wrap=False)
+    _headline(console, replay, summary, seconds)
+    if not summary.calls and not summary.rollups:
+        console.print("No LLM call was found. [dim]lowwater doctor FILE says what the file holds.[/dim]")
+        return
+    _findings(console, summary)
+    for pool in summary.pools.values():
+        _pool(console, pool)
+    shown = sorted(
+        summary.contexts.values(),
+        key=lambda item: (-_worst(summary, item), -(item.peak.input_tokens or 0 if item.peak else 0), item.key),
+    )
+    for context in shown[:_MAX_CONTEXTS]:
+        _context(console, context, calls)
+    if len(shown) > _MAX_CONTEXTS:
+        console.print(f"[dim]… and {len(shown) - _MAX_CONTEXTS} more contexts (--json lists all)[/dim]\n")
+    _legend(console)
+
+
+def _headline(console: Console, replay: Replay, summary: Summary, seconds: float) -> None:
+    names = [stats.name for stats in replay.files]
+    what = Path(names[0]).name if len(names) == 1 else f"{len(names)} files"
+    parts = [
+        f"[bold]{escape(what)}[/bold]",
+        f"{summary.calls:,} call{'' if summary.calls == 1 else 's'} in {len(summary.contexts):,} context"
+        f"{'' if len(summary.contexts) == 1 else 's'}",
+    ]
+    if summary.rollups:
+        parts.append(f"{summary.rollups} roll-up{'' if summary.rollups == 1 else 's'} without calls")
+    parts.append(f"{seconds:.1f} s")
+    console.print(" · ".join(parts))
+    console.print()
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def _findings(console: Console, summary: Summary) -> None:
+    episodes = summary.worst_first()
+    if not episodes:
+        console.print("[green]No findings.[/green]\n")
+        return
+    for episode in episodes[:20]:
+        _finding(console, episode)
+    if len(episodes) > 20:
+        console.print(f"[dim]… and {len(episodes) - 20} more findings (--findings FILE writes all)[/dim]")
+    console.print()
+
+
+def _finding(console: Console, episode: Episode) -> None:
+    finding = episode.worst
+    name = _NAMES.get(finding.kind.value, finding.kind.value)
+    if finding.kind.value == "rejection":
+        name = f"rejected: {str(finding.evidence.get('class', 'unknown')).replace('_', ' ')}"
+    line = Text()
+    line.append(f"{finding.severity.label.upper():<6} ", _SEVERITY_STYLE[finding.severity])
+    line.append(name, "bold")
+    who = finding.agent or finding.service
+    if who:
+        line.append(f" · {who}")
+    first, last = episode.first.turn, episode.last.turn
+    if first is not None:
+        until = f"–{last}" if episode.resolved and last not in (None, first) else "" if episode.resolved else " on"
+        line.append(f" · turn {first}{until}")
+    line.append(f" · {finding.reason.replace('_', ' ')}", "dim")
+    console.print(line)
+    sentence = _sentence(episode)
+    if sentence:
+        console.print(Text(sentence), style="default")
+    for step in finding.advice[:3]:
+        gives = f" ({tokens(step.tokens)} tokens)" if step.tokens else ""
+        console.print(Text(f"       → {step.action}{gives}", "dim"))
+
+
+def _sentence(episode: Episode) -> str:
+    """The numbers of a finding as a sentence."""
+    fact = episode.worst.evidence.get
+    kind = episode.worst.kind.value
+    if kind == "silent_starvation":
+        ratio = fact("utilization_ratio")
+        return (
+            f"       {tokens(fact('residual_tokens'))} left for working memory, {tokens(fact('requirement_tokens'))} needed"
+            f" ({episode.worst.provenance['requirement_tokens'].label}), at {ratio:.0%} utilisation"
+        )
+    if kind.startswith("compaction_") and kind != "compaction_debt_share":
+        left = fact("turns_left")
+        soon = f", full in {left:.0f} turns" if isinstance(left, float | int) else ""
+        return f"       {tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}, {fact('debt_turns')} turns above its mark{soon}"
+    if kind == "fanout_overrun":
+        green = " while every member was within its own" if fact("all_members_green") else ""
+        return (
+            f"       {fact('width')} at once hold {tokens(fact('aggregate_tokens'))};"
+            f" over {tokens(fact('pool_ceiling_tokens'))} by {tokens(fact('overrun_tokens'))}{green}"
+        )
+    if kind == "fanout_overcommitted":
+        return (
+            f"       {fact('planned_width')} subagents commit {tokens(fact('committed_tokens'))} of"
+            f" {tokens(fact('pool_ceiling_tokens'))}; {fact('feasible_width')} fit"
+        )
+    if kind == "repetition":
+        return f"       {fact('tool')}: {fact('calls')} times, {fact('consecutive_calls')} in a row"
+    if kind == "rejection":
+        status = fact("status")
+        return f"       status {status}{', by the upstream provider' if fact('upstream') else ''}" if status else ""
+    return ""
+
+
+def _pool(console: Console, pool: PoolReport) -> None:
+    inputs = ", ".join(tokens(value) for value in pool.peak_input_tokens[:8])
+    more = " …" if len(pool.peak_input_tokens) > 8 else ""
+    console.print(
+        Text.assemble(
+            ("Fan-out ", "bold"),
+            f"{pool.width} at once of {pool.members} · together {tokens(pool.peak_tokens)} at the peak (inputs {inputs}{more})",
+        )
+    )
+    ceiling = (
+        "no ceiling declared, so nothing is judged"
+        if pool.ceiling_tokens is None
+        else f"ceiling {tokens(pool.ceiling_tokens)}"
+    )
+    parent = "" if pool.parent_peak_tokens is None else f"orchestrator up to {tokens(pool.parent_peak_tokens)} · "
+    console.print(Text(f"       {parent}spent {tokens(pool.spend_tokens)} · {ceiling}\n", "dim"))
+
+
+# --- contexts and calls ----------------------------------------------------------------------------------------------
+
+
+def _worst(summary: Summary, context: ContextSummary) -> int:
+    return max(
+        (int(item.worst.severity) + 1 for item in summary.episodes.values() if item.worst.context == context.key),
+        default=0,
+    )
+
+
+def _context(console: Console, context: ContextSummary, calls: str) -> None:
+    title = Text(context.agent or "agent unnamed", "bold")
+    title.append(f" · {context.model or 'model unknown'}", "")
+    if context.service:
+        title.append(f" · {context.service}", "dim")
+    console.print(title)
+    peak = context.peak
+    ceiling = peak.ceiling_tokens if peak is not None else None
+    facts = [f"{context.calls:,} calls"]
+    if context.unknown_calls:
+        facts.append(f"{context.unknown_calls} with unknown input")
+    if peak is not None:
+        of = f" of {tokens(ceiling)}" if ceiling else ", window unknown"
+        facts.append(f"peak {tokens(peak.input_tokens)}{of}")
+    for item in context.compactions[:4]:
+        facts.append(f"compacted at turn {item.turn}: {tokens(item.before_tokens)} to {tokens(item.after_tokens)}")
+    if len(context.compactions) > 4:
+        facts.append(f"{len(context.compactions)} compactions in all")
+    if context.rewrites:
+        facts.append(f"history rewritten {context.rewrites} times")
+    console.print(Text("  " + " · ".join(facts), "dim"))
+    if calls == "none":
+        console.print()
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name, justify in (
+        ("turn", "right"),
+        ("at", "left"),
+        ("input", "right"),
+        ("used", "right"),
+        ("who holds it", "left"),
+        ("left", "right"),
+        ("need", "right"),
+        ("", "left"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    previous = 0
+    for entry in _chosen(context, calls):
+        if previous and entry.turn > previous + 1:
+            table.add_row("⋮", "", "", "", "", "", "", "")
+        table.add_row(*_row(entry))
+        previous = entry.turn
+    console.print(table)
+    console.print()
+
+
+def _chosen(context: ContextSummary, calls: str) -> list[LedgerEntry]:
+    kept = context.kept()
+    if calls == "all" or len(kept) <= _TELLING:
+        return kept
+    wanted: dict[int, LedgerEntry] = {}
+    for entry in _by_interest(context, kept):
+        wanted.setdefault(entry.turn, entry)
+        if len(wanted) >= _TELLING:
+            break
+    return sorted(wanted.values(), key=lambda entry: entry.turn)
+
+
+def _by_interest(context: ContextSummary, kept: list[LedgerEntry]) -> Iterator[LedgerEntry]:
+    yield kept[0]
+    yield kept[-1]
+    if context.peak is not None:
+        yield context.peak
+    if context.tightest is not None:
+        yield context.tightest
+    for before, entry in zip(kept, kept[1:], strict=False):
+        if entry.compacted:
+            yield before
+            yield entry
+    for before, entry in zip(kept, kept[1:], strict=False):
+        if entry.regime != before.regime and "unknown" not in (entry.regime, before.regime):
+            yield entry
+    step = max(1, len(kept) // _TELLING)
+    yield from kept[::step]
+
+
+def _row(entry: LedgerEntry) -> tuple[str | Text, ...]:
+    used = "" if entry.utilization_ratio is None else f"{entry.utilization_ratio:.0%}"
+    notes = []
+    if entry.rollup:
+        notes.append("roll-up")
+    if entry.compacted:
+        notes.append("compacted")
+    elif entry.history == "rewritten":
+        notes.append("rewritten")
+    if entry.regime not in ("healthy", "unknown"):
+        notes.append({"silent_starvation": "starved", "floor_enforced": "floor held"}.get(entry.regime, entry.regime))
+    shown = "?" if entry.input_tokens is None else tokens(entry.input_tokens)
+    if entry.time_ns is None:
+        time = ""
+    else:
+        time = datetime.datetime.fromtimestamp(entry.time_ns / 1e9, tz=datetime.UTC).strftime("%H:%M:%S")
+    style = "red" if entry.regime == "silent_starvation" else ""
+    return (
+        str(entry.turn),
+        time,
+        shown,
+        used,
+        _bar(entry),
+        Text("" if entry.residual_tokens is None else tokens(entry.residual_tokens), style),
+        "" if entry.residual_tokens is None else tokens(entry.requirement_tokens),
+        Text(" ".join(notes), style or "dim"),
+    )
+
+
+def _bar(entry: LedgerEntry) -> Text:
+    """The composition of the input as a bar; a question mark where it is not known."""
+    parts = [
+        entry.reserved.system, entry.reserved.tools, entry.retrieval_tokens, entry.scratchpad_tokens, entry.working_tokens
+    ]  # fmt: skip
+    if entry.input_tokens is None or any(part is None for part in parts):
+        return Text("?", "dim")
+    known = [part or 0 for part in parts]
+    if not sum(known):
+        return Text("?", "dim")
+    text = Text()
+    for consumer, cells in zip(CONSUMERS, apportion(_BAR, known), strict=True):
+        letter, colour = _LETTERS[consumer]
+        text.append(letter * cells, colour)
+    return text
+
+
+def _legend(console: Console) -> None:
+    legend = Text("s system  t tool schemas  R retrieval  x scratchpad (tool exchanges)  W working memory\n", "dim")
+    legend.append("left: what working memory may hold · need: what it needs · ? not reported", "dim")
+    console.print(legend)

@@ -1,0 +1,91 @@
+"""``lowwater replay``: run the pipeline over files, print what it found, write what was asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import orjson
+
+from lowwater.detector.cli.common import configuration, open_output, progress, report_problems
+from lowwater.detector.cli.main import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
+from lowwater.detector.cli.render import render
+from lowwater.detector.findings import Finding, Severity
+from lowwater.detector.ledger import LedgerEntry
+from lowwater.detector.replay import Replay
+from lowwater.detector.summary import Summary
+
+__all__ = ["run_replay"]
+
+
+def run_replay(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    replay, summary = Replay(configuration(options)), Summary()
+    started = time.perf_counter()
+    with (
+        progress(options) as on_progress,
+        open_output(options.findings) as findings,
+        open_output(options.ledger) as ledger,
+    ):
+        for output in replay.run(options.files, format_name=options.format, on_progress=on_progress):
+            summary.add(output)
+            if ledger is not None and isinstance(output, LedgerEntry):
+                ledger.write(_line(output.to_json()))
+            elif findings is not None and isinstance(output, Finding):
+                findings.write(_line(output.to_json()))
+    seconds = time.perf_counter() - started
+    if options.json:
+        sys.stdout.write(_line(_document(replay, summary)))
+    elif "-" not in (options.findings, options.ledger):
+        render(replay, summary, calls=options.calls, seconds=seconds)
+    report_problems(replay.problems)
+    if options.fail_on and summary.count(Severity[options.fail_on.upper()]):
+        return EXIT_FINDINGS
+    if replay.problems.total:
+        return EXIT_PARTIAL if summary.calls or summary.rollups else EXIT_USAGE
+    return EXIT_OK
+
+
+def _line(record: dict[str, Any]) -> str:
+    return orjson.dumps(record).decode() + "\n"
+
+
+def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
+    return {
+        "schema": "lowwater.replay/1",
+        "files": [
+            {"file": stats.name, "format": stats.format_name, "items": stats.items, "problems": stats.problems}
+            for stats in replay.files
+        ],
+        "counts": {
+            "calls": summary.calls,
+            "rollups": summary.rollups,
+            "contexts": len(summary.contexts),
+            **dict(sorted(replay.pipeline.assembler.counts.items())),
+            **dict(sorted(replay.ingest.times.items())),
+            **dict(sorted(replay.ingest.context.rejected.items())),
+        },
+        "input_rules": dict(sorted(summary.input_rules.items())),
+        "contexts": [context.to_json() for context in summary.contexts.values()],
+        "pools": [
+            {
+                "pool": pool.pool,
+                "run": pool.run,
+                "trace_id": pool.trace_id,
+                "service": pool.service,
+                "conversation": pool.conversation,
+                "width": pool.width,
+                "members": pool.members,
+                "peak_tokens": pool.peak_tokens,
+                "peak_input_tokens": list(pool.peak_input_tokens),
+                "parent_peak_tokens": pool.parent_peak_tokens,
+                "spend_tokens": pool.spend_tokens,
+                "ceiling_tokens": pool.ceiling_tokens,
+            }
+            for pool in summary.pools.values()
+        ],
+        "findings": [episode.worst.to_json() | {"resolved": episode.resolved} for episode in summary.worst_first()],
+        "problems": {"total": replay.problems.total, "first": [str(problem) for problem in replay.problems.kept]},
+    }

@@ -1,0 +1,162 @@
+"""What a replay found, small enough to show: contexts, their telling calls, pools and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowwater.detector.findings import Finding, Severity, State
+from lowwater.detector.ledger import LedgerEntry
+from lowwater.detector.operators.fanout import PoolReport
+from lowwater.detector.pipeline import Output
+
+__all__ = ["CompactionSeen", "ContextSummary", "Episode", "Summary"]
+
+_MAX_KEPT = 400
+"""Calls kept per context for display; of a longer one the first and last halves are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSeen:
+    """A compaction as the ledger saw it: the known inputs on both sides."""
+
+    turn: int
+    before_tokens: int | None
+    after_tokens: int | None
+
+
+@dataclass(slots=True)
+class ContextSummary:
+    """One context over the whole replay. Token counts are None where no call had them."""
+
+    key: str
+    service: str | None
+    agent: str | None
+    model: str | None
+    conversation: str | None
+    calls: int = 0
+    unknown_calls: int = 0
+    rollups: int = 0
+    rewrites: int = 0
+    last_input_tokens: int | None = None
+    peak: LedgerEntry | None = None
+    tightest: LedgerEntry | None = None
+    compactions: list[CompactionSeen] = field(default_factory=list)
+    regimes: dict[str, int] = field(default_factory=dict)
+    head: list[LedgerEntry] = field(default_factory=list)
+    tail: list[LedgerEntry] = field(default_factory=list)
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Take the next call of the context."""
+        if entry.rollup:
+            self.rollups += 1
+        else:
+            self.calls += 1
+        self.agent = self.agent or entry.agent
+        self.regimes[entry.regime] = self.regimes.get(entry.regime, 0) + 1
+        if entry.history == "rewritten":
+            self.rewrites += 1
+        if entry.compacted:
+            self.compactions.append(CompactionSeen(entry.turn, self.last_input_tokens, entry.input_tokens))
+        if entry.input_tokens is None:
+            self.unknown_calls += 1
+        else:
+            self.last_input_tokens = entry.input_tokens
+            if self.peak is None or entry.input_tokens > (self.peak.input_tokens or 0):
+                self.peak = entry
+        if entry.residual_tokens is not None and (
+            self.tightest is None or entry.residual_tokens < (self.tightest.residual_tokens or 0)
+        ):
+            self.tightest = entry
+        half = _MAX_KEPT // 2
+        if len(self.head) < half:
+            self.head.append(entry)
+        else:
+            self.tail.append(entry)
+            del self.tail[:-half]
+
+    def kept(self) -> list[LedgerEntry]:
+        """The calls that are kept, in order."""
+        return self.head + self.tail
+
+    def to_json(self) -> dict[str, Any]:
+        """The public record."""
+        return {
+            "context": self.key,
+            "service": self.service,
+            "agent": self.agent,
+            "model": self.model,
+            "conversation": self.conversation,
+            "calls": self.calls,
+            "unknown_calls": self.unknown_calls,
+            "rollups": self.rollups,
+            "peak_input_tokens": None if self.peak is None else self.peak.input_tokens,
+            "last_input_tokens": self.last_input_tokens,
+            "least_residual_tokens": None if self.tightest is None else self.tightest.residual_tokens,
+            "rewrites": self.rewrites,
+            "compactions": [
+                {"turn": item.turn, "before_tokens": item.before_tokens, "after_tokens": item.after_tokens}
+                for item in self.compactions
+            ],
+            "regimes": dict(sorted(self.regimes.items())),
+        }
+
+
+@dataclass(slots=True)
+class Episode:
+    """A finding from its first to its last line."""
+
+    first: Finding
+    worst: Finding
+    last: Finding
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it has ended."""
+        return self.last.state is State.RESOLVED
+
+
+@dataclass(slots=True)
+class Summary:
+    """Accumulates the outputs of a pipeline."""
+
+    contexts: dict[str, ContextSummary] = field(default_factory=dict)
+    episodes: dict[str, Episode] = field(default_factory=dict)
+    pools: dict[tuple[str, str, int], PoolReport] = field(default_factory=dict)
+    calls: int = 0
+    rollups: int = 0
+    input_rules: dict[str, int] = field(default_factory=dict)
+
+    def add(self, output: Output) -> None:
+        """Take the next output."""
+        if isinstance(output, LedgerEntry):
+            context = self.contexts.get(output.context)
+            if context is None:
+                context = self.contexts[output.context] = ContextSummary(
+                    output.context, output.service, output.agent, output.model, output.conversation
+                )
+            context.add(output)
+            self.calls += not output.rollup
+            self.rollups += output.rollup
+            self.input_rules[output.input_rule] = self.input_rules.get(output.input_rule, 0) + 1
+        elif isinstance(output, Finding):
+            episode = self.episodes.get(output.id)
+            if episode is None:
+                self.episodes[output.id] = Episode(output, output, output)
+            else:
+                episode.last = output
+                if output.severity > episode.worst.severity:
+                    episode.worst = output
+        else:
+            self.pools[(output.trace_id, output.pool, output.run)] = output
+
+    def worst_first(self) -> list[Episode]:
+        """Episodes by severity, then by time of onset."""
+        return sorted(
+            self.episodes.values(),
+            key=lambda item: (-item.worst.severity, item.first.time_ns or 0, item.first.id),
+        )
+
+    def count(self, severity: Severity) -> int:
+        """Episodes that reached at least this severity."""
+        return sum(item.worst.severity >= severity for item in self.episodes.values())
