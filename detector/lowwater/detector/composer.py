@@ -290,7 +290,7 @@ class Composer:
         reading, config = turn.call.reading, self._config
         names = (entry.service, entry.agent, entry.model)
         limits = model_limits(reading.model)
-        profile = profile_for(reading.scope, reading.service, window_tokens=entry.ceiling_tokens)
+        profile = profile_for(reading.scope, reading.service)
         sources: dict[str, tuple[tuple[int | None, Provenance], ...]] = {
             "output": (
                 (_positive(state.declared.get("reserved.output_tokens")), Provenance.DECLARED),
@@ -337,7 +337,7 @@ class Composer:
         ceiling = entry.ceiling_tokens
         if reading.trigger_tokens and ceiling:
             return min(1.0, reading.trigger_tokens / ceiling), Provenance.REPORTED
-        profile = profile_for(reading.scope, reading.service, window_tokens=ceiling)
+        profile = profile_for(reading.scope, reading.service)
         if profile is not None and ceiling:
             tokens = profile.trigger_tokens_for(ceiling)
             if tokens:

@@ -136,7 +136,6 @@ class CompactionOperator:
         return above_high_water(
             input_tokens=entry.input_tokens or 0,
             window_tokens=entry.ceiling_tokens or 0,
-            trigger_tokens=None,
             trigger_ratio=entry.trigger_ratio or self._config.trigger_ratio,
             scratchpad_tokens=entry.scratchpad_tokens,
             scratchpad_reservation_tokens=self._scratchpad_reservation(seen),

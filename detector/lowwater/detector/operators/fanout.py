@@ -293,7 +293,7 @@ class FanoutOperator:
             ceiling_tokens=ceiling,
             parent_reserve_tokens=facts["parent_reserve_tokens"] or 0,
             occupancy_tokens={member.anchor: _largest(member) for member in run},
-            budgets_tokens={member.anchor: _own_limit(member) for member in run},
+            limits_tokens={member.anchor: _own_limit(member) for member in run},
             aggregate_tokens=used,
         )
         if verdict.overrun_tokens <= 0:

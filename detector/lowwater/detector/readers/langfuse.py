@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lowwater.collectors.dialects.base import ReadContext, load_json
+from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.records import SpanRecord
+from lowwater.collectors.values import load_json
 from lowwater.detector.readers.base import Document, Format, Problems
 from lowwater.detector.readers.otlp_json import identifier, synthetic_id
 from lowwater.detector.readers.plain import plain_attributes

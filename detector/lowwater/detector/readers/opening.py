@@ -214,21 +214,19 @@ class OpenDocument:
             yield chunk
 
     def _raw(self) -> Iterator[builtins.bytes]:
-        self.close()
         self.bytes_read = 0
         stream = self._stream = self._opener()
-        while True:
-            try:
-                chunk = stream.read(_CHUNK)
-            except OSError as error:
-                self._report(f"reading failed: {error.strerror}")
-                return
-            if not chunk:
-                return
-            self.bytes_read += len(chunk)
-            if self._on_bytes is not None:
-                self._on_bytes(self.bytes_read)
-            yield chunk
+        try:
+            while chunk := stream.read(_CHUNK):
+                self.bytes_read += len(chunk)
+                if self._on_bytes is not None:
+                    self._on_bytes(self.bytes_read)
+                yield chunk
+        except OSError as error:
+            self._report(f"reading failed: {error.strerror}")
+        finally:
+            if self.name != "-":
+                stream.close()
 
     def _report(self, reason: str) -> None:
         self._problems.add(self.name, f"byte {self.bytes_read}", reason)

@@ -41,7 +41,7 @@ _STATUS = {
 def attributes(items: Any) -> dict[str, Any]:
     """Decode a list of OTLP key-values to plain values; what is malformed is left out."""
     try:
-        return {item["key"]: _any_value(item.get("value"), MAX_DEPTH) for item in items}
+        return {key: _any_value(item.get("value"), MAX_DEPTH) for item in items if isinstance(key := item["key"], str)}
     except (AttributeError, KeyError, TypeError):
         return _checked_attributes(items, MAX_DEPTH)
 

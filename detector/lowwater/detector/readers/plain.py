@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lowwater.collectors.dialects.base import load_json
 from lowwater.collectors.records import LogRecord, SpanEvent, SpanRecord
+from lowwater.collectors.values import load_json, unwrap
 from lowwater.detector.readers.otlp_json import attributes as otlp_attributes
 from lowwater.detector.readers.otlp_json import identifier, status_code, synthetic_id
 from lowwater.detector.readers.values import nanoseconds
@@ -86,26 +86,14 @@ def plain_log(value: Mapping[str, Any]) -> LogRecord:
 def plain_attributes(value: Any) -> dict[str, Any]:
     """Attributes as a mapping, also from JSON text or a list of OTLP key-values.
 
-    Values that an exporter left in OTLP's encoding of lists, ``{"values": [{"stringValue": ...}]}``, are decoded.
+    Values that an exporter left in OTLP's encoding, such as ``{"values": [{"stringValue": ...}]}``, are decoded.
     """
     value = load_json(value)
     if isinstance(value, list):
         return otlp_attributes(value)
     if not isinstance(value, dict):
         return {}
-    return {
-        name: otlp_attributes([{"key": name, "value": {"arrayValue": found}}])[name] if _is_otlp_list(found) else found
-        for name, found in value.items()
-    }
-
-
-def _is_otlp_list(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() == {"values"}
-        and isinstance(value["values"], list)
-        and all(isinstance(item, dict) for item in value["values"])
-    )
+    return {name: unwrap(found) if isinstance(found, dict) else found for name, found in value.items()}
 
 
 def _pick(value: Mapping[str, Any], names: tuple[str, ...]) -> Any:

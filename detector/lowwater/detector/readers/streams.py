@@ -13,8 +13,8 @@ __all__ = ["decode", "split_lines"]
 
 _INFLATED_CHUNK = 1 << 20
 # A zstd block of four bytes may inflate to 128 KiB, and the decompressor knows no output limit:
-# small bites bound one step to 32 MiB.
-_ZSTD_BITE = 1 << 10
+# small bites bound one step to 8 MiB.
+_ZSTD_BITE = 1 << 8
 _ZSTD_GATHER = 256 << 10
 
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -26,7 +26,9 @@ MAX_VALUE_BYTES = 256 << 20
 _SAMPLE_LINES = 20
 _SAMPLE_BYTES = 1 << 20
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],"]', re.DOTALL)
+_CLOSERS = {b"{": b"}", b"[": b"]"}
+_UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3))
 _ISO_FRACTION = re.compile(r"\.(\d+)")
 
 
@@ -90,13 +92,14 @@ def iterate_values(document: Lines, problems: Problems) -> Iterator[tuple[int, A
 
 
 def _is_json_lines(lines: list[bytes]) -> bool:
-    """Whether lines are values by themselves: the first is, or two are although the first is damaged."""
-    filled = [line.strip() for line in lines if line.strip()]
-    if not filled:
+    """Whether lines are values by themselves: the first is, or two are although the first is damaged.
+
+    Inside an indented document, lines that parse are indented; a list's first line is a bracket.
+    """
+    filled = [line for line in lines if line and not line.isspace()]
+    if not filled or _parses(filled[0]):
         return True
-    if _parses(filled[0]):
-        return True
-    return not filled[0].startswith(b"[") and sum(line[:1] == b"{" and _parses(line) for line in filled[1:]) > 1
+    return filled[0][:1] != b"[" and sum(line[:2] == b'{"' and _parses(line) for line in filled[1:]) > 1
 
 
 def _parses(line: bytes) -> bool:
@@ -191,22 +194,23 @@ def salvage(data: bytes) -> Any:
     {'spans': [{'a': 1}, {'a': 2}, {}]}
     """
     closers: list[bytes] = []
-    cut: tuple[int, bytes] | None = None
+    cut = 0
     for token in _TOKEN.finditer(data):
         mark = token.group()
-        if mark in (b"{", b"["):
-            closers.append(b"}" if mark == b"{" else b"]")
-            cut = (token.end(), b"".join(reversed(closers)))
-        elif mark == b",":
-            cut = (token.start(), b"".join(reversed(closers)))
-        elif mark in (b"}", b"]"):
-            if not closers or closers.pop() != mark:
-                return None
-            cut = (token.end(), b"".join(reversed(closers)))
-    if cut is None:
-        return None
+        if mark == b",":
+            cut = token.start()
+            continue
+        if mark in _CLOSERS:
+            closers.append(_CLOSERS[mark])
+        elif mark in (b"}", b"]") and (not closers or closers.pop() != mark):
+            return None
+        elif mark == b'"':
+            break  # a string without end
+        elif mark[:1] == b'"':
+            continue
+        cut = token.end()
     try:
-        return parse_json(data[: cut[0]] + cut[1])
+        return parse_json(data[:cut] + b"".join(reversed(closers)))
     except ValueError:
         return None
 
@@ -229,12 +233,11 @@ def nanoseconds(value: Any) -> int:
         if not text.isdigit():
             return _iso_nanoseconds(text)
         value = int(text) if len(text) <= 20 else 0
-    if not isinstance(value, int | float) or not 0 < value < 1 << 64:
+    if not isinstance(value, int | float) or not 0 < value < 1 << 63:
         return 0
-    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3)):
-        if value < limit:
-            return round(value * factor)
-    return int(value)
+    factor = next((factor for limit, factor in _UNITS if value < limit), 1)
+    nanos = round(value * factor)
+    return nanos if nanos < 1 << 63 else 0
 
 
 def _iso_nanoseconds(text: str) -> int:

@@ -1,0 +1,82 @@
+"""Spans and log records to readings: every dialect that matches reads, in order of trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowwater.collectors.dialects import Dialect, Draft, ReadContext, load_dialects
+from lowwater.collectors.failures import span_failure
+from lowwater.collectors.reading import Operation, Reading
+from lowwater.collectors.records import LogRecord, SpanRecord
+from lowwater.collectors.values import text_of
+
+__all__ = ["read_log", "read_span"]
+
+
+def read_span(span: SpanRecord, context: ReadContext, dialects: Sequence[Dialect] | None = None) -> Reading:
+    """Read a span. A span that speaks no dialect gives a plain reading: its place among the others still counts.
+
+    Args:
+        span: not kept.
+        context: hash, retriever names, counts of what was refused.
+        dialects: in order of trust; all built-in and installed ones by default.
+    """
+    reading = Reading(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        parent_span_id=span.parent_span_id or None,
+        start_ns=span.start_time_unix_nano,
+        end_ns=span.end_time_unix_nano,
+        name=span.name[:200],
+        scope=span.scope_name,
+        scope_version=span.scope_version,
+        service=_service(span),
+    )
+    if not span.attributes and not span.events and not span.scope_name:
+        return reading
+    draft = Draft(reading, context)
+    matching = [dialect for dialect in (load_dialects()[0] if dialects is None else dialects) if dialect.matches(span)]
+    if not matching:
+        return reading
+    # What the span is comes first: the dialect that knows is not always the one that has the numbers.
+    for dialect in matching:
+        draft.set("kind", dialect.kind_of(span))
+    for dialect in matching:
+        dialect.read(span, draft)
+    reading.dialects = tuple(dialect.name for dialect in matching)
+    if reading.kind is not Operation.OTHER:
+        reading.failure = reading.failure or span_failure(span)
+    return reading
+
+
+def read_log(record: LogRecord, context: ReadContext, dialects: Sequence[Dialect] | None = None) -> Reading | None:
+    """Read a log record, or None if no dialect knows it.
+
+    A record of a span is joined to it; a compaction that belongs to none stands for itself.
+    """
+    reading = Reading(
+        trace_id=record.trace_id,
+        span_id=record.span_id,
+        end_ns=record.time_unix_nano,
+        start_ns=record.time_unix_nano,
+        name=record.event_name[:200],
+        scope=record.scope_name,
+        scope_version=record.scope_version,
+        service=text_of(record.resource.get("service.name")),
+    )
+    draft = Draft(reading, context)
+    for dialect in load_dialects()[0] if dialects is None else dialects:
+        if dialect.read_log(record, draft):
+            reading.dialects = (dialect.name,)
+            if reading.compaction is not None:
+                reading.kind = Operation.COMPACTION
+                reading.span_id = f"{record.span_id}/{record.event_name}/{record.time_unix_nano}"
+            else:
+                reading.joins = True
+            return reading
+    return None
+
+
+def _service(span: SpanRecord) -> str | None:
+    name = text_of(span.resource.get("service.name"))
+    return None if name is None or name.startswith("unknown_service") else name

@@ -1,0 +1,53 @@
+"""Signatures of prose, to see that two instructions ask for the same without keeping a word of them."""
+
+from __future__ import annotations
+
+import re
+
+from lowwater.collectors.tokens import Hasher
+
+__all__ = ["is_prose", "similarity", "sketch"]
+
+SIZE = 64
+"""Positions of a signature: the similarity is estimated to within about 0.06 (one standard deviation)."""
+
+_WORD = re.compile(r"\w+")
+_MASK = (1 << 64) - 1
+
+
+def sketch(text: str, hasher: Hasher, size: int = SIZE) -> tuple[int, ...]:
+    """MinHash signature of the text's word bigrams, empty for fewer than two words.
+
+    The share of equal positions of two signatures estimates the Jaccard similarity of the bigram sets.
+    """
+    words = _WORD.findall(text.lower())
+    grams = {hasher.hash(f"{left} {right}") for left, right in zip(words, words[1:], strict=False)}
+    if not grams:
+        return ()
+    # One keyed hash per bigram, spread by odd multipliers: as good as independent hashes for this purpose.
+    return tuple(
+        min(
+            ((gram ^ (gram >> 29)) * (2 * position + 1) * 0x9E3779B97F4A7C15 + position * 0xD1B54A32D192ED03) & _MASK
+            for gram in grams
+        )
+        & 0xFFFFFFFF
+        for position in range(size)
+    )
+
+
+def similarity(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """Estimated Jaccard similarity in [0, 1]; 0 where either is empty or their sizes differ."""
+    if not one or len(one) != len(other):
+        return 0.0
+    return sum(left == right for left, right in zip(one, other, strict=True)) / len(one)
+
+
+def is_prose(text: str) -> bool:
+    """Whether tool arguments are an instruction in words, as delegations are, and not a command or a path.
+
+    At least forty characters, six words, and mostly letters and spaces.
+    """
+    if len(text) < 40 or len(text.split()) < 6:
+        return False
+    plain = sum(character.isalpha() or character in " ,.'\u2019" for character in text)
+    return plain >= 0.85 * len(text)
