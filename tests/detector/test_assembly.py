@@ -166,3 +166,18 @@ def test_memory_is_bounded_when_parents_never_end(amount: int) -> None:
     assert len(assembler._held) <= 101
     assert len(assembler._spans) <= 1_001
     assert assembler.counts["hurried"] >= amount - 101
+
+
+def test_a_rollup_that_ends_with_its_call_at_one_coarse_instant_gives_way() -> None:
+    """Backends export milliseconds: the outer span may sort first."""
+    outer = span("a-outer", Operation.OTHER, 0, 2, usage=Usage(input_tokens=2497))
+    inner = call("z-inner", 2, input_tokens=2497, seconds=2, parent="a-outer")
+    (only,) = calls([outer, inner])
+    assert (only.reading.span_id, only.rollup) == ("z-inner", False)
+
+
+def test_a_server_span_on_a_late_clock_completes_its_call() -> None:
+    outer = call("client", 2, input_tokens=100, seconds=2)
+    inner = call("server", 2.2, input_tokens=100, parent="client", window_tokens=200_000)
+    (only,) = calls([outer, inner])
+    assert (only.reading.span_id, only.reading.window_tokens) == ("client", 200_000)

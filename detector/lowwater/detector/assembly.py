@@ -106,6 +106,7 @@ class Assembler:
         self._anchors: OrderedDict[_Key, str] = OrderedDict()
         self._joins: OrderedDict[_Key, list[Reading]] = OrderedDict()
         self._responses: OrderedDict[str, _Held] = OrderedDict()
+        self._counted: OrderedDict[_Key, _Held] = OrderedDict()
 
     def push(self, reading: Reading) -> Iterator[Event]:
         """Take the next reading; yield the events that are complete now."""
@@ -152,8 +153,9 @@ class Assembler:
                 held.call = held.rollup = True
         elif is_llm or (has_usage and reading.kind is not Operation.EMBEDDING):
             held.rollup = not is_llm
-            held.call = not self._is_known_answer(reading, held)
+            held.call = not self._is_known_answer(reading, held) and not self._is_within_a_call(reading)
         if held.call:
+            _bounded(self._counted, key, held)
             below = below or _Below()
             below.calls += 1
             below.only = held if below.calls == 1 else None
@@ -173,6 +175,28 @@ class Assembler:
         _complete(known.reading, reading)
         return True
 
+    def _is_within_a_call(self, reading: Reading) -> bool:
+        """Whether an ancestor came first, by a coarse or skewed clock, and was counted for this call.
+
+        A roll-up that was kept for want of calls below gives way; a call is completed by this span instead.
+        """
+        node = reading.parent_span_id
+        for _ in range(_MAX_DEPTH):
+            if node is None:
+                return False
+            key = (reading.trace_id, node)
+            above = self._counted.get(key)
+            if above is not None and above.call:
+                if not above.rollup:
+                    self._count("rollups")
+                    _complete(above.reading, reading)
+                    return True
+                above.call = above.rollup = False
+                self._count("rollups")
+            span = self._spans.get(key)
+            node = span.parent if span is not None else None
+        return False
+
     def _carry_up(self, parent: _Key, below: _Below) -> None:
         known = self._below.get(parent)
         if known is None:
@@ -186,8 +210,10 @@ class Assembler:
 
     def _release(self) -> Iterator[Event]:
         while self._held:
-            head = self._held[0].reading
-            if head.end_ns + self._lateness_ns > self._watermark and not self._ancestry_known(head):
+            held, head = self._held[0], self._held[0].reading
+            # A roll-up waits in any case: a call below it may come late, and then it does not count.
+            waits = held.rollup or not self._ancestry_known(head)
+            if waits and head.end_ns + self._lateness_ns > self._watermark:
                 if len(self._held) <= self._max_held:
                     break
                 self._count("hurried")
@@ -200,6 +226,8 @@ class Assembler:
             self._spans.popitem(last=False)
 
     def _ancestry_known(self, reading: Reading) -> bool:
+        if reading.kind is Operation.AGENT:
+            return self._agent_known(reading.trace_id, reading.parent_span_id)
         node = reading.parent_span_id
         for _ in range(_MAX_DEPTH):
             if node is None:
@@ -208,6 +236,19 @@ class Assembler:
             if span is None:
                 return False
             if span.kind in _BOUNDARIES:
+                return span.kind is Operation.AGENT or self._agent_known(reading.trace_id, span.parent)
+            node = span.parent
+        return True
+
+    def _agent_known(self, trace_id: str, node: str | None) -> bool:
+        """Whether the nearest agent from here up has ended, or there is none."""
+        for _ in range(_MAX_DEPTH):
+            if node is None:
+                return True
+            span = self._spans.get((trace_id, node))
+            if span is None:
+                return False
+            if span.kind is Operation.AGENT:
                 return True
             node = span.parent
         return True
@@ -217,7 +258,8 @@ class Assembler:
         if reading.kind is Operation.AGENT:
             above, conversation = self._walk(reading.trace_id, reading.parent_span_id, agents_only=True)
             known = self._anchors.get((reading.trace_id, reading.span_id))
-            anchor = Anchor(known or reading.agent_id or reading.span_id, True, reading.agent_name, above.id)
+            instance = known or reading.agent_id or reading.span_id
+            anchor = Anchor(instance, True, reading.agent_name, _starter(above))
         else:
             anchor, conversation = self._walk(reading.trace_id, reading.parent_span_id)
             anchor.name = reading.agent_name or anchor.name
@@ -241,11 +283,11 @@ class Assembler:
             boundary = kind is Operation.AGENT or (kind is Operation.TOOL and not agents_only)
             if boundary or span is None or (key in self._anchors and not agents_only):
                 # The id that anchored first stays: an instance id that is learned later must not split the context.
-                anchor = Anchor(self._anchors.get(key) or instance or node, boundary, name)
+                anchor = Anchor(self._anchors.get(key) or instance or node, boundary, name, open=span is None)
                 if not agents_only:
                     _bounded(self._anchors, key, anchor.id)
                     if boundary and span is not None:
-                        anchor.parent = self._walk(trace_id, span.parent, agents_only=True)[0].id
+                        anchor.parent = _starter(self._walk(trace_id, span.parent, agents_only=True)[0])
                 return anchor, conversation or self._conversation(trace_id)
             top, node = node, span.parent
         return Anchor(top), conversation or self._conversation(trace_id)
@@ -292,6 +334,11 @@ class Assembler:
     def _count(self, what: str, amount: int = 1) -> None:
         if amount:
             self.counts[what] = self.counts.get(what, 0) + amount
+
+
+def _starter(above: Anchor) -> str | None:
+    """Only an agent starts subagents, or what may yet turn out to be one: branches of a workflow share no ceiling."""
+    return above.id if above.strong or above.open else None
 
 
 _MAX_DEPTH = 256

@@ -186,9 +186,7 @@ class Diagnosis:
         pool_why = "can page" if pooled else "aggregates are shown; judging needs lowwater.pool.ceiling_tokens"
         yield Possible(Kind.FANOUT_OVERRUN, pooled, pool_why)
         firm = any(level != "default" for level in self.trigger)
-        yield Possible(
-            Kind.COMPACTION_DEBT, numbers, ("can page" if firm else "at most a ticket") if numbers else why
-        )
+        yield Possible(Kind.COMPACTION_DEBT, numbers, ("can page" if firm else "at most a ticket") if numbers else why)
         yield Possible(Kind.REJECTION, True, f"{self.failures} failed spans in this input")
         tools = self.tools_with_arguments > 0
         yield Possible(

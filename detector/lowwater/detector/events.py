@@ -25,13 +25,15 @@ class Anchor:
             the instance id where the source has one; the trace id when there is no ancestor.
         strong: the ancestor is known to be an agent or a tool execution, or the source named the instance.
         name: the agent's name, None if unknown.
-        parent: id of the anchor that this one was started under, None if unknown.
+        parent: id of the agent that this one was started under, None if there is none or it is unknown.
+        open: the ancestor had not ended, so that what it is was not known yet.
     """
 
     id: str
     strong: bool = False
     name: str | None = None
     parent: str | None = None
+    open: bool = False
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lowwater.detector.readers.detect import FileStats, read_paths
+from lowwater.detector.readers.detect import FileReport, read_paths
 from lowwater.detector.sorting import sort_readings
 
 from lowwater.collectors.dialects.base import ReadContext
@@ -37,7 +37,7 @@ class Replay:
 
     config: DetectorConfig = field(default_factory=DetectorConfig)
     problems: Problems = field(default_factory=Problems)
-    files: list[FileStats] = field(default_factory=list)
+    files: list[FileReport] = field(default_factory=list)
     ingest: Ingest = field(init=False)
     pipeline: Pipeline = field(init=False)
 
@@ -51,12 +51,12 @@ class Replay:
         paths: Sequence[str],
         *,
         format_name: str | None = None,
-        on_progress: Callable[[str, int, int | None], None] | None = None,
+        on_progress: Callable[[str, int], None] | None = None,
         observe: Callable[[Reading], None] | None = None,
     ) -> Iterator[Reading]:
         """Read and reduce the files; yields readings in the order of the files."""
         items = read_paths(
-            paths, self.ingest.context, self.problems, format=format_name, on_progress=on_progress, stats=self.files
+            paths, self.ingest.context, self.problems, format=format_name, on_progress=on_progress, reports=self.files
         )
         for reading in self.ingest.readings(items):
             if observe is not None:
@@ -68,7 +68,7 @@ class Replay:
         paths: Sequence[str],
         *,
         format_name: str | None = None,
-        on_progress: Callable[[str, int, int | None], None] | None = None,
+        on_progress: Callable[[str, int], None] | None = None,
         observe: Callable[[Reading], None] | None = None,
     ) -> Iterator[Output]:
         """Read, sort and process the files; yields ledger entries, findings and pool reports in event-time order.
@@ -76,7 +76,7 @@ class Replay:
         Args:
             paths: files, folders or ``-`` for standard input.
             format_name: force a format instead of detecting it.
-            on_progress: called with (file, bytes read, size or None).
+            on_progress: called with the file and the bytes read of it.
             observe: called with every reading, before sorting.
 
         Raises:

@@ -28,10 +28,10 @@ def configuration(options: argparse.Namespace) -> DetectorConfig:
 
 
 @contextlib.contextmanager
-def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int, int | None], None]]:
+def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int], None]]:
     """A progress bar on standard error while files are read; silent where nobody looks at it."""
     if options.no_progress or not sys.stderr.isatty():
-        yield lambda name, done, size: None
+        yield lambda name, done: None
         return
     console = Console(stderr=True)
     with Progress(
@@ -44,11 +44,12 @@ def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int, int | 
     ) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def update(name: str, done: int, size: int | None) -> None:
+        def update(name: str, done: int) -> None:
             task = tasks.get(name)
             if task is None:
+                size = Path(name).stat().st_size if name != "-" and Path(name).is_file() else None
                 task = tasks[name] = bar.add_task(Path(name).name[:30], total=size)
-            bar.update(task, completed=done, total=size)
+            bar.update(task, completed=done)
 
         yield update
 

@@ -56,8 +56,7 @@ def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "schema": "lowwater.doctor/1",
         "files": [
-            {"file": stats.name, "format": stats.format_name, "items": stats.items, "problems": stats.problems}
-            for stats in replay.files
+            dataclasses.asdict(report) for report in replay.files
         ],
         "kinds": dict(sorted(diagnosis.kinds.items())),
         "scopes": dict(sorted(diagnosis.scopes.items())),
@@ -77,9 +76,10 @@ def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
 
 def _print(replay: Replay, diagnosis: Diagnosis) -> None:
     console = Console(width=width(), highlight=False)
-    for stats in replay.files[:20]:
-        items = ", ".join(f"{count:,} {name}" for name, count in sorted(stats.items.items())) or "nothing"
-        console.print(Text.assemble((stats.name, "bold"), f" · {stats.format_name or 'unknown format'} · {items}"))
+    for report in replay.files[:20]:
+        counts = {"spans": report.spans, "log records": report.logs, "readings": report.readings}
+        items = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing"
+        console.print(Text.assemble((report.file, "bold"), f" · {report.format or 'no known format'} · {items}"))
     if len(replay.files) > 20:  # noqa: PLR2004 - as sliced
         console.print(f"[dim]… and {len(replay.files) - 20} more files[/dim]")
     console.print()

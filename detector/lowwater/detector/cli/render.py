@@ -75,7 +75,7 @@ def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> N
 
 
 def _headline(console: Console, replay: Replay, summary: Summary, seconds: float) -> None:
-    names = [stats.name for stats in replay.files]
+    names = [report.file for report in replay.files]
     what = Path(names[0]).name if len(names) == 1 else f"{len(names)} files"
     parts = [
         f"[bold]{escape(what)}[/bold]",
@@ -313,6 +313,6 @@ def _bar(entry: LedgerEntry) -> Text:
 
 
 def _legend(console: Console) -> None:
-    legend = Text("s system  t tool schemas  R retrieval  x scratchpad (tool exchanges)  W working memory\n", "dim")
+    legend = Text("s system · t tool schemas · R retrieval · x tool exchanges · W working memory\n", "dim")
     legend.append("left: what working memory may hold · need: what it needs · ? not reported", "dim")
     console.print(legend)

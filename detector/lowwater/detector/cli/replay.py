@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 from typing import Any
@@ -56,8 +57,7 @@ def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
     return {
         "schema": "lowwater.replay/1",
         "files": [
-            {"file": stats.name, "format": stats.format_name, "items": stats.items, "problems": stats.problems}
-            for stats in replay.files
+            dataclasses.asdict(report) for report in replay.files
         ],
         "counts": {
             "calls": summary.calls,

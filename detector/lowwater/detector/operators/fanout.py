@@ -111,6 +111,10 @@ class FanoutOperator:
         pool = member.pool or member.parent
         if pool is None or pool == member.anchor:
             return
+        orchestrator = state.members.get(pool)
+        if member.pool is None and (orchestrator is None or not orchestrator.steps):
+            # What started the members makes no calls itself: a workflow, not an agent with a context to share.
+            return
         run = _run_of(state, pool, member)
         if len(run) >= 2:
             yield from self._judge(state, pool, run, origin)
@@ -169,6 +173,8 @@ class FanoutOperator:
         declared = state.declared.get(pool, {})
         ceiling = _tokens(declared.get("pool.ceiling_tokens"))
         width, peak, inputs = _peak(run)
+        if width < 2:  # noqa: PLR2004 - their spans overlap, their calls were not seen
+            return
         spend = sum(member.spend_tokens for member in run)
         parent = state.members.get(pool)
         parent_peak = max((step[1] for step in parent.steps), default=None) if parent is not None else None

@@ -1,0 +1,200 @@
+"""Keeps the spans of a run and writes them as the OpenTelemetry collector's file exporter does: OTLP JSON lines.
+
+The spans are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a second
+recording with the same versions gives the same file byte for byte, and nothing of the recording machine is in it:
+
+- trace and span ids, by a hash of their place;
+- UUIDs that the framework makes up, likewise;
+- times: the *order* of all starts and ends is as recorded, and so is what ran at once; the distances are those of a hosted
+  model, computed from the tokens of each call (`_gap_ns`);
+- paths in stack traces, which keep what follows ``site-packages``.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.processor.baggage import BaggageSpanProcessor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+__all__ = ["Capture", "write_truth"]
+
+EPOCH_NS = 1_767_600_000_000_000_000
+"""Start of every recording: 2026-01-05 08:00 UTC."""
+
+SPANS_PER_LINE = 16
+"""Spans of one export request; a batch processor sends about so many of a single agent."""
+
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_SITE = re.compile(r'File \\?"[^"]*?/(?=(?:site-packages|tests/record|python3\.\d+)/)')
+_ID_KEYS = frozenset({"traceId", "spanId", "parentSpanId"})
+_OUTPUT_KEYS = ("gen_ai.usage.output_tokens", "llm.token_count.completion")
+
+
+class Capture:
+    """Tracer providers for the services of one recording, and what they recorded."""
+
+    def __init__(self) -> None:
+        self._exporter = _Keep()
+
+    def provider(self, service: str, **attributes: str) -> TracerProvider:
+        """A provider whose spans carry lowwater's declarations from the baggage. Only stated attributes describe it."""
+        resource = Resource(
+            {
+                "service.name": service,
+                "deployment.environment.name": "staging",
+                "telemetry.sdk.language": "python",
+                "telemetry.sdk.name": "opentelemetry",
+                "telemetry.sdk.version": version("opentelemetry-sdk"),
+                **attributes,
+            }
+        )
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BaggageSpanProcessor(lambda key: key.startswith("lowwater.")))
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        return provider
+
+    def write(self, path: Path) -> int:
+        """Write the recording; the number of spans.
+
+        Raises:
+            ValueError: something of this machine would be written.
+        """
+        spans = list(self._exporter.spans)
+        clock = _Clock(spans)
+        lines = []
+        for batch in _batches(spans):
+            request = MessageToDict(encode_spans(batch))
+            for resource in request["resourceSpans"]:
+                for scope in resource["scopeSpans"]:
+                    for span in scope["spans"]:
+                        clock.apply(span)
+            lines.append(json.dumps(request, ensure_ascii=False, separators=(",", ":")))
+        text = _SITE.sub(lambda match: match[0][: match[0].index('"') + 1] + "/app/", "\n".join(lines) + "\n")
+        text = _replace_uuids(text)
+        _refuse_leaks(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return len(spans)
+
+
+def write_truth(path: Path, calls: Sequence[Mapping[str, Any]], **story: Any) -> None:
+    """Write what the server counted, with the facts that the script knows of its story."""
+    head = json.dumps({"schema": "lowwater.recorded/1", "story": story}, indent=1)
+    lines = ",\n  ".join(json.dumps(call) for call in calls)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{head[:-2]},\n "calls": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+
+
+class _Keep(SpanExporter):
+    """Keeps ended spans in the order in which they ended."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+        self._lock = threading.Lock()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        with self._lock:
+            self.spans += spans
+        return SpanExportResult.SUCCESS
+
+
+class _Clock:
+    """New ids and times for recorded spans."""
+
+    def __init__(self, spans: Sequence[ReadableSpan]) -> None:
+        started = sorted(spans, key=lambda span: span.start_time or 0)
+        self._ids: dict[str, str] = {}
+        for span in started:
+            for name, width in ((f"{span.context.trace_id:032x}", 32), (f"{span.context.span_id:016x}", 16)):
+                self._ids.setdefault(name, _digest(f"id {len(self._ids)}", width))
+        moments = [(span.start_time or 0, 1, index, span) for index, span in enumerate(started)]
+        moments += [(span.end_time or 0, 0, index, span) for index, span in enumerate(started)]
+        self._times: dict[int, int] = {}
+        now = EPOCH_NS
+        for moment, is_start, _, span in sorted(moments, key=lambda item: item[:3]):
+            now += 1_000_000 if is_start else _gap_ns(span)
+            self._times[moment] = now
+
+    def apply(self, span: dict[str, Any]) -> None:
+        """Rewrite one encoded span in place."""
+        for key in _ID_KEYS & span.keys():
+            recorded = base64.b64decode(span[key]).hex()
+            span[key] = self._ids[recorded]
+        for key in ("startTimeUnixNano", "endTimeUnixNano"):
+            span[key] = str(self._times[int(span[key])])
+        for event in span.get("events", ()):
+            event["timeUnixNano"] = span["endTimeUnixNano"]
+        # The official JSON form writes enums as numbers.
+        span["kind"] = _KINDS[span.get("kind", "SPAN_KIND_UNSPECIFIED")]
+        if "code" in span.get("status", {}):
+            span["status"]["code"] = _STATUSES[span["status"]["code"]]
+
+
+_KINDS = {
+    f"SPAN_KIND_{name}": number
+    for number, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
+}
+_STATUSES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+
+
+def _gap_ns(span: ReadableSpan) -> int:
+    """Time between an end and what happened before it: 0.4 s and 12 ms per token for a model, 80 ms for a tool."""
+    attributes = span.attributes or {}
+    tokens = next((attributes[key] for key in _OUTPUT_KEYS if isinstance(attributes.get(key), int)), None)
+    if tokens is not None:
+        return 400_000_000 + 12_000_000 * int(tokens)  # type: ignore[arg-type]
+    is_tool = "gen_ai.tool.name" in attributes or attributes.get("openinference.span.kind") == "TOOL"
+    return 80_000_000 if is_tool else 1_000_000
+
+
+def _batches(spans: Sequence[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
+    """Export requests: of one service each, in the order of the ends."""
+    batch: list[ReadableSpan] = []
+    for span in spans:
+        if batch and (len(batch) >= SPANS_PER_LINE or span.resource != batch[0].resource):
+            yield batch
+            batch = []
+        batch.append(span)
+    if batch:
+        yield batch
+
+
+def _replace_uuids(text: str) -> str:
+    known: dict[str, str] = {}
+
+    def replacement(match: re.Match[str]) -> str:
+        digits = _digest(f"uuid {len(known)}", 32)
+        new = f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+        return known.setdefault(match[0], new)
+
+    return _UUID.sub(replacement, text)
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def _refuse_leaks(text: str) -> None:
+    user = getpass.getuser()
+    private = {socket.gethostname(), str(Path.home()), os.getcwd(), f"/home/{user}", f"/Users/{user}"}
+    found = sorted(name for name in private if len(name) > 1 and name in text)
+    found += sorted(set(re.findall(r'"key":"((?:process|host|os)\.[^"]*)"', text)))
+    if found:
+        msg = f"the recording would tell of this machine: {', '.join(found)}"
+        raise ValueError(msg)
