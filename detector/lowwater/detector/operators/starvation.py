@@ -23,8 +23,11 @@ _DECIDING = (
     "retrieval_tokens",
     "scratchpad_tokens",
     "requirement_tokens",
-    "trigger_ratio",
 )
+
+_LOWEST_TRIGGER_RATIO = 0.65
+"""The earliest trigger of any framework that is known (a buffer of 35 % of the window, copilot-cli#3539). Below it an
+assumed trigger cannot be what makes a call silent rather than loud; above it, it can, and then it never pages."""
 
 
 @dataclass(slots=True)
@@ -119,7 +122,8 @@ class StarvationOperator:
         if seen.repetition is not None:
             evidence["repetition"] = seen.repetition
         worse = seen.repetition in ("loop", "lost_memory") or state.episode.bad + 1 >= self._config.page_after_turns
-        levels = {name: entry.provenance.get(name, Provenance.UNKNOWN) for name in _DECIDING}
+        names = _DECIDING if (entry.utilization_ratio or 0) < _LOWEST_TRIGGER_RATIO else (*_DECIDING, "trigger_ratio")
+        levels = {name: entry.provenance.get(name, Provenance.UNKNOWN) for name in names}
         return Signal(
             reason=verdict.reason,
             severity=Severity.PAGE if worse else Severity.TICKET,
