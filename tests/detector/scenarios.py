@@ -39,12 +39,12 @@ def turn(
     *,
     retrieval: Sequence[str] = (),
     scratchpad: Sequence[str] = (),
-    working: Sequence[str] = ("plan",),
+    working: Sequence[str] = ("plan", "goal", "idea", "note", "list"),
     ceiling: int = 28_700,
-    outside: int = 7_200,
+    outside: int = 10_590,
     need: int | None = 6_000,
     sizes: tuple[int, int, int] = (400, 1_000, 500),
-    system: int = 4_000,
+    system: int = 600,
     **fields: object,
 ) -> Reading:
     """One call whose prompt holds the named chunks, tool results and messages at the given sizes."""
@@ -72,5 +72,5 @@ def turn(
     )
 
 
-CHUNKS = [f"chunk{number}" for number in range(12)]
-RESULTS = [f"result{number}" for number in range(7)]
+CHUNKS = [f"chunk{number}" for number in range(15)]
+RESULTS = [f"result{number}" for number in range(9)]

@@ -22,12 +22,12 @@ def starvation(readings: list[Reading]) -> list[Finding]:
 
 
 def test_the_reference_incident_starves_while_the_gauge_is_calm() -> None:
-    """12 chunks of 400, 7 tool results of 1,000 and reservations of 11.2k leave less than the 6k that are needed."""
+    """15 chunks of 400, 9 tool results of 1,000 and reservations of 11.2k leave 2.5k where 6k are needed."""
     fired = starvation(starving(3))
     assert [finding.state for finding in fired] == [State.FIRING]
     evidence = fired[0].evidence
-    assert evidence["residual_tokens"] < 6_000
-    assert 0.5 < evidence["utilization_ratio"] < 0.65
+    assert evidence["residual_tokens"] == pytest.approx(2_500, abs=150)
+    assert 0.58 < evidence["utilization_ratio"] < 0.64
     assert set(evidence["sticky_claimants"]) == {"reserved", "retrieval", "scratchpad"}
     assert [step.action.split(":")[0] for step in fired[0].advice][:2] == [
         "release scratchpad",
@@ -73,7 +73,7 @@ def test_claims_that_change_every_turn_are_transient() -> None:
 
 
 def test_at_the_trigger_it_is_loud_not_silent() -> None:
-    story = [turn(n, retrieval=CHUNKS, scratchpad=RESULTS, working=[f"w{w}" for w in range(22)]) for n in range(1, 6)]
+    story = [turn(n, retrieval=CHUNKS, scratchpad=RESULTS, working=[f"w{w}" for w in range(21)]) for n in range(1, 6)]
     assert {entry.regime for entry in entries(story)} == {"loud"}
     assert starvation(story) == []
 

@@ -25,14 +25,17 @@ SIGNALS: Mapping[str, re.Pattern[str]] = {
     ),
     # Tokens per minute or day: the TPM wording of OpenAI and Azure, Anthropic's input-token rate limits.
     "token_quota": re.compile(
-        r"tokens per (?:min|day)|\bTPM\b|\bTPD\b|token[_ ]quota|input tokens per minute|usage limit|session limit", re.IGNORECASE
+        r"tokens per (?:min|day)|\bTPM\b|\bTPD\b|token[_ ]quota|input tokens per minute|usage limit|session limit",
+        re.IGNORECASE,
     ),
     # A governor's own word, which does not say which budget: LiteLLM's and agent governors' budget_exceeded.
     "budget_exceeded": re.compile(r"budget[_ ]?(?:has been )?exceeded|exceeded[_ ]?budget|over budget", re.IGNORECASE),
     "rate_limit": re.compile(
         r"rate[_ -]?limit|too many requests|requests per (?:min|day|second)|\bRPM\b|throttl", re.IGNORECASE
     ),
-    "overloaded": re.compile(r"overloaded|server is busy|capacity|temporarily unavailable|service unavailable", re.IGNORECASE),
+    "overloaded": re.compile(
+        r"overloaded|server is busy|capacity|temporarily unavailable|service unavailable", re.IGNORECASE
+    ),
     # The prompt is too long for the window: OpenAI, Anthropic, Bedrock, vLLM and Gemini wordings.
     "context_length": re.compile(
         r"context[_ ]?length|context window|maximum context|prompt is too long|input is too long|too many (?:input )?tokens|"
@@ -49,7 +52,8 @@ _STATUS = re.compile(
 )
 _CODE = re.compile(r"""['"](?:code|type)['"]\s*:\s*['"]([A-Za-z][\w.-]{2,60})['"]""")
 _RETRY = re.compile(
-    r"(?:retry[- ]after|try again in|retry in)\D{0,4}(\d+(?:\.\d+)?)\s*(ms|milliseconds|m(?:in)?\b|s|sec)?", re.IGNORECASE
+    r"(?:retry[- ]after|try again in|retry in)\D{0,4}(\d+(?:\.\d+)?)\s*(ms|milliseconds|m(?:in)?\b|s|sec)?",
+    re.IGNORECASE,
 )
 _ABORTED = re.compile(r"\babort(?:ed)?\b|cancell?ed|CancelledError|KeyboardInterrupt|AbortError", re.IGNORECASE)
 _GENERIC_CODES = frozenset({"error", "object", "invalid_request_error", "api_error", "server_error"})

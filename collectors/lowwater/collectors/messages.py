@@ -210,7 +210,9 @@ def _class_role(name: str) -> str:
 
 def _parts(parts: Any, kind: BlockKind, builder: ContentBuilder, about: _Message, depth: int) -> None:
     parts = unwrap(parts)
-    if (isinstance(parts, list) and kind is not BlockKind.TOOL_RESULT) or (isinstance(parts, list) and any(isinstance(part, Mapping) and _type(part) in _RESULTS for part in parts)):
+    if (isinstance(parts, list) and kind is not BlockKind.TOOL_RESULT) or (
+        isinstance(parts, list) and any(isinstance(part, Mapping) and _type(part) in _RESULTS for part in parts)
+    ):
         for part in parts:
             _part(unwrap(part), kind, builder, about, depth)
     elif isinstance(parts, Mapping) and kind is not BlockKind.TOOL_RESULT:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from lowwater.collectors.tokens import Hasher
 
-__all__ = ["is_prose", "similarity", "sketch"]
+__all__ = ["delegation", "similarity", "sketch"]
 
 SIZE = 64
 """Positions of a signature: the similarity is estimated to within about 0.06 (one standard deviation)."""
@@ -42,12 +44,35 @@ def similarity(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return sum(left == right for left, right in zip(one, other, strict=True)) / len(one)
 
 
-def is_prose(text: str) -> bool:
-    """Whether tool arguments are an instruction in words, as delegations are, and not a command or a path.
+_INSTRUCTION_KEYS = frozenset(
+    {"prompt", "instruction", "instructions", "message", "task", "request", "objective", "goal", "question", "query", "input",
+     "assignment", "task_description", "user_prompt"}
+)  # fmt: skip
+_MATERIAL_KEYS = frozenset(
+    {"command", "code", "path", "file_path", "filename", "content", "old_string", "new_string", "sql"}
+)
 
-    At least forty characters, six words, and mostly letters and spaces.
+
+def delegation(arguments: Any) -> str:
+    """The instruction in a tool's arguments, where the tool is asked in prose as another agent is; else empty.
+
+    A command, a file or an edit is no instruction, however wordy.
     """
-    if len(text) < 40 or len(text.split()) < 6:
+    if isinstance(arguments, str):
+        text = arguments
+    elif isinstance(arguments, Mapping):
+        if not _MATERIAL_KEYS.isdisjoint(arguments):
+            return ""
+        texts = [value for key, value in arguments.items() if key in _INSTRUCTION_KEYS and isinstance(value, str)]
+        text = max(texts, key=len, default="")
+    else:
+        return ""
+    return text if _is_prose(text) else ""
+
+
+def _is_prose(text: str) -> bool:
+    """At least forty characters and six words, and mostly letters and spaces."""
+    if len(text) < 40 or len(text.split()) < 6:  # noqa: PLR2004 - as the docstring says
         return False
-    plain = sum(character.isalpha() or character in " ,.'\u2019" for character in text)
-    return plain >= 0.85 * len(text)
+    plain = sum(character.isalpha() or character in " ,.'\u2019\n" for character in text)
+    return plain >= 0.85 * len(text)  # noqa: PLR2004

@@ -71,6 +71,8 @@ class DetectorConfig:
             misses the short agents.
         resolve_after_turns: consecutive good turns before it resolves.
         page_after_turns: starved turns after which a finding is worth waking someone, repetition or not.
+        page_deficit_ratio: part of the requirement that must be missing before a starved turn can page. A shortfall of a
+            few percent is within what a learned requirement varies by; in the reference incident more than half is gone.
         eviction_window_turns: a compaction within so many turns explains a low residual.
         learn_min_calls: healthy calls of a role before its requirement is learned.
         learn_quantile: which quantile of observed working memory is taken for the requirement.
@@ -94,6 +96,7 @@ class DetectorConfig:
     fire_after_turns: int = 2
     resolve_after_turns: int = 2
     page_after_turns: int = 4
+    page_deficit_ratio: float = 0.25
     eviction_window_turns: int = 3
     learn_min_calls: int = 50
     learn_quantile: float = 0.95
@@ -121,7 +124,7 @@ class DetectorConfig:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.retriever_tools)
 
 
-_RATIOS = {"trigger_ratio", "learn_quantile", "debt_share"}
+_RATIOS = {"trigger_ratio", "learn_quantile", "debt_share", "page_deficit_ratio"}
 
 
 def load_config(path: Path) -> DetectorConfig:

@@ -59,7 +59,7 @@ PROFILES: tuple[TriggerProfile, ...] = (
     TriggerProfile("hermes", ("hermes",), "hermes#2116", 0.80),
     TriggerProfile("jcode", ("jcode",), "jcode#515", 0.80),
     TriggerProfile(
-        "pi", ("pi",), "pi-mono coding-agent: compaction reserve", buffer_tokens=16_384, staging_tokens=16_384
+        "pi", ("pi",), "pi-mono coding-agent: compaction reserve", buffer_tokens=16_384
     ),
 )  # fmt: skip
 """First match wins. A mark of fewer than four letters must be the whole name."""

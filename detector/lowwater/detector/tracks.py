@@ -164,6 +164,8 @@ class Tracker:
                 compaction = Compaction(before_tokens=track.input_tokens, after_tokens=tokens, source="inferred")
         elif effective and tokens is not None and history != "first":
             history = "compacted"
+        if waits and history == "rewritten":
+            history = "unknown"
         turn = Turn(
             call=call,
             context=track.key,

@@ -95,8 +95,11 @@ def test_what_is_no_span_is_counted_with_its_place() -> None:
     assert [problem.place for problem in problems.kept] == ["line 1, item 2", "line 1, item 3"]
 
 
-@given(st.dictionaries(st.sampled_from([*SPAN, "context", "resource", "events"]), st.none() | st.integers() | st.text(max_size=3)
-                       | st.lists(st.integers(), max_size=2) | st.dictionaries(st.sampled_from(["name", "code"]), st.integers())))  # fmt: skip
+WRONG = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+NESTED = st.dictionaries(st.sampled_from(["name", "code", "attributes"]), WRONG)
+
+
+@given(st.dictionaries(st.sampled_from([*SPAN, "context", "resource", "events"]), WRONG | NESTED))
 def test_spans_with_wrong_types_never_raise(broken: dict[str, Any]) -> None:
     read([{**SPAN, **broken}])
 

@@ -11,9 +11,9 @@ from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.messages import flatten, read_messages, read_system, read_tools
 from lowwater.collectors.reading import Operation, ToolUse
 from lowwater.collectors.records import LogRecord, SpanRecord
-from lowwater.collectors.sketch import is_prose, sketch
+from lowwater.collectors.sketch import delegation, sketch
 from lowwater.collectors.tokens import estimate_tokens
-from lowwater.collectors.values import canonical, count, first, load_json, text_of, unwrap
+from lowwater.collectors.values import canonical, first, load_json, text_of, unwrap
 
 __all__ = ["Keys", "TableDialect", "read_content", "read_tool"]
 
@@ -180,30 +180,10 @@ def read_tool(
         tool.call = hasher.hash(call_id)
     if not tool.arguments and arguments is not None:
         tool.arguments = hasher.hash(canonical(arguments))
-        longest = _longest_text(unwrap(load_json(arguments)))
-        if is_prose(longest):
-            tool.sketch = sketch(longest, hasher)
+        instruction = delegation(unwrap(load_json(arguments)))
+        if instruction:
+            tool.sketch = sketch(instruction, hasher)
     if not tool.result and result is not None:
         text = flatten(load_json(result))
         tool.result = hasher.hash(text)
         tool.result_tokens = estimate_tokens(text)
-
-
-def _longest_text(arguments: Any) -> str:
-    """The longest string among the arguments: an instruction, if the tool is a delegate."""
-    if isinstance(arguments, str):
-        return arguments
-    if isinstance(arguments, Mapping):
-        texts = [value for value in arguments.values() if isinstance(value, str)]
-        return max(texts, key=len, default="")
-    return ""
-
-
-def json_count(value: Any, *path: str) -> int | None:
-    """A token count inside a JSON attribute, by the names on the way to it."""
-    value = load_json(value)
-    for name in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
-    return count(value)

@@ -55,9 +55,7 @@ def run_doctor(options: argparse.Namespace) -> int:
 def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "schema": "lowwater.doctor/1",
-        "files": [
-            dataclasses.asdict(report) for report in replay.files
-        ],
+        "files": [dataclasses.asdict(report) for report in replay.files],
         "kinds": dict(sorted(diagnosis.kinds.items())),
         "scopes": dict(sorted(diagnosis.scopes.items())),
         "dialects": {name: dataclasses.asdict(cover) for name, cover in sorted(diagnosis.dialects.items())},
@@ -98,7 +96,9 @@ def _print(replay: Replay, diagnosis: Diagnosis) -> None:
     if gaps:
         console.print("[bold]What is missing, and the line that fixes it[/bold]")
     for gap in gaps:
-        console.print(Text.assemble(f"  {gap.what}: ", f"{gap.lacking} of {gap.calls} calls lack it", (f" · {gap.costs}", "dim")))
+        console.print(
+            Text.assemble(f"  {gap.what}: ", f"{gap.lacking} of {gap.calls} calls lack it", (f" · {gap.costs}", "dim"))
+        )
         console.print(Text(f"    → {gap.fix}", "cyan"))
 
 

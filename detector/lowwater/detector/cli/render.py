@@ -226,12 +226,8 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
         ("", "left"),
     ):
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    previous = 0
     for entry in _chosen(context, calls):
-        if previous and entry.turn > previous + 1:
-            table.add_row("⋮", "", "", "", "", "", "", "")
         table.add_row(*_row(entry))
-        previous = entry.turn
     console.print(table)
     console.print()
 

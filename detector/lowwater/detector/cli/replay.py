@@ -56,9 +56,7 @@ def _line(record: dict[str, Any]) -> str:
 def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
     return {
         "schema": "lowwater.replay/1",
-        "files": [
-            dataclasses.asdict(report) for report in replay.files
-        ],
+        "files": [dataclasses.asdict(report) for report in replay.files],
         "counts": {
             "calls": summary.calls,
             "rollups": summary.rollups,

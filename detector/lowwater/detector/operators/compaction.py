@@ -32,6 +32,9 @@ _MAX_FAILURES = 3
 _UNENDED_TURNS = 5
 """A compaction that began and has not ended this many calls later hangs; the calls show that the agent goes on."""
 
+_DUE_TURNS = 2
+"""Turns above the mark from which a compaction is late: the first is the one that reached it."""
+
 _MAX_HITS = 8
 
 
@@ -227,7 +230,9 @@ class CompactionOperator:
         entry = seen.entry
         if entry.compacted and not self._cannot_converge(state, seen):
             return None
-        near = water.above and forecast.turns is not None and forecast.turns <= self._config.deadlock_turns
+        # At the mark a compaction is due at the next turn boundary; only one that does not come then is a risk.
+        near = state.above_turns >= _DUE_TURNS and forecast.turns is not None
+        near = near and (forecast.turns or 0.0) <= self._config.deadlock_turns
         # Only where a staging buffer or a reservation is known can its loss be foreseen.
         near = near and (entry.reserved.staging is not None or water.which == "scratchpad")
         if self._cannot_converge(state, seen):

@@ -81,9 +81,11 @@ class RepetitionOperator:
                 worst = (verdict, run)
         if seen.entry.compacted:
             state.graced.clear()
-        refs = frozenset() if seen.content is None else frozenset(seen.content.refs)
-        for past in _all(state):
-            past.age(seen.kept, refs, compacted=seen.entry.compacted)
+        if seen.failure is None:
+            # What a failed call was going to hold tells nothing: a compaction before it is noted with the next call.
+            refs = frozenset() if seen.content is None else frozenset(seen.content.refs)
+            for past in _all(state):
+                past.age(seen.kept, refs, compacted=seen.entry.compacted)
         if not seen.turn.between and state.episode.firing is None:
             return
         seen.repetition = worst[0].kind if worst is not None else None

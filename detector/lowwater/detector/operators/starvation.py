@@ -121,7 +121,9 @@ class StarvationOperator:
             evidence["working_lost_tokens"] = lost
         if seen.repetition is not None:
             evidence["repetition"] = seen.repetition
-        worse = seen.repetition in ("loop", "lost_memory") or state.episode.bad + 1 >= self._config.page_after_turns
+        severe = (verdict.deficit_tokens or 0) >= self._config.page_deficit_ratio * (entry.requirement_tokens or 0)
+        lasting = state.episode.bad + 1 >= self._config.page_after_turns
+        worse = severe and (lasting or seen.repetition in ("loop", "lost_memory"))
         names = _DECIDING if (entry.utilization_ratio or 0) < _LOWEST_TRIGGER_RATIO else (*_DECIDING, "trigger_ratio")
         levels = {name: entry.provenance.get(name, Provenance.UNKNOWN) for name in names}
         return Signal(

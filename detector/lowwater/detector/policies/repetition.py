@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "LOOP_CALLS",
+    "SCATTERED_FACTOR",
     "REPHRASED_CALLS",
     "REPHRASED_SIMILARITY",
     "RepetitionVerdict",
@@ -23,6 +24,10 @@ LOOP_CALLS = 3
 """Executions of one call that make a loop. Two happen in healthy runs (a test before and after an edit that changed
 nothing); public loop guards act at three to four identical calls (agentcoach, openclaw#128148). One more delays the
 first sign by a turn, one less reports every careful check."""
+
+SCATTERED_FACTOR = 2
+"""Calls with other calls in between need twice as many to make a loop: a check that is run after every edit and passes every
+time is the same call with the same result, and no loop; two calls that alternate get there in the end."""
 
 REPHRASED_SIMILARITY = 0.35
 """Estimated Jaccard similarity of word bigrams from which two instructions ask for the same. Unrelated instructions of one
@@ -113,7 +118,7 @@ def judge_repetition(
         if not view.held or (current.result_key and view.result_key and view.result_key != current.result_key):
             break
         same += 1
-    if same >= loop_calls:
+    if min(consecutive, same) >= loop_calls or same >= loop_calls * SCATTERED_FACTOR:
         return RepetitionVerdict("loop", same, min(consecutive, same))
     return _rephrased(similar, current) or RepetitionVerdict("repeat", count, consecutive)
 

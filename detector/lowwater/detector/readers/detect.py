@@ -13,7 +13,7 @@ from typing import Any
 from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.detector.errors import InputError
-from lowwater.detector.readers import console, flat, langfuse, otlp_json, otlp_proto
+from lowwater.detector.readers import console, flat, langfuse, otlp_json, otlp_proto, pi
 from lowwater.detector.readers.base import Format, Item, Problems
 from lowwater.detector.readers.opening import OpenDocument, Preview, expand, open_document
 from lowwater.detector.readers.values import iterate_values
@@ -24,6 +24,7 @@ FORMATS: tuple[Format, ...] = (
     otlp_json.FORMAT,
     console.FORMAT,
     langfuse.FORMAT,
+    pi.FORMAT,
     flat.FORMAT,
     otlp_proto.FORMAT,
 )

@@ -25,6 +25,7 @@ MAX_VALUE_BYTES = 256 << 20
 
 _SAMPLE_LINES = 20
 _SAMPLE_BYTES = 1 << 20
+_FIRST_CHECKPOINT = 1 << 20
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],"]', re.DOTALL)
 _CLOSERS = {b"{": b"}", b"[": b"]"}
@@ -126,27 +127,33 @@ def _over_lines(name: str, lines: Iterator[tuple[int, bytes]], problems: Problem
     """Values that span lines, told apart by their brackets."""
     pending: list[bytes] = []
     start = depth = size = 0
-    skipping = False
+    checkpoint = _FIRST_CHECKPOINT
     for number, line in lines:
-        if not pending and not skipping:
+        if not pending:
             if not line or line.isspace():
                 continue
-            start, depth, size = number, 0, 0
+            start, depth, size, checkpoint = number, 0, 0, _FIRST_CHECKPOINT
         depth += _nesting(line)
         size += len(line)
-        if size > MAX_VALUE_BYTES and not skipping:
-            problems.add(name, f"line {start}", f"value longer than {MAX_VALUE_BYTES >> 20} MiB skipped")
-            skipping = True
-            pending.clear()
-        if not skipping:
-            pending.append(line)
+        pending.append(line)
         if depth <= 0:
-            if pending:
-                yield from _values_in(name, start, b"\n".join(pending), problems)
+            yield from _values_in(name, start, b"\n".join(pending), problems)
             pending.clear()
-            skipping = False
+        elif size > checkpoint:
+            reason = _hopeless(pending, size)
+            checkpoint *= 8
+            if reason is not None:
+                problems.add(name, f"line {start}", reason)
+                pending.clear()
     if pending:
         yield from _cut_off(name, start, b"\n".join(pending), problems)
+
+
+def _hopeless(pending: list[bytes], size: int) -> str | None:
+    """Why a long value need not be collected any further, or None: it is too long, or already no JSON."""
+    if size > MAX_VALUE_BYTES:
+        return f"value longer than {MAX_VALUE_BYTES >> 20} MiB skipped"
+    return "not JSON" if salvage(b"\n".join(pending)) is None else None
 
 
 def _nesting(line: bytes) -> int:
