@@ -1,12 +1,12 @@
 """Keeps the spans of a run and writes them as the OpenTelemetry collector's file exporter does: OTLP JSON lines.
 
-The spans are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a second
-recording with the same versions gives the same file byte for byte, and nothing of the recording machine is in it:
+The spans are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a
+second recording with the same versions gives the same file byte for byte, and tells nothing of the recording machine:
 
 - trace and span ids, by a hash of their place;
 - UUIDs that the framework makes up, likewise;
-- times: the *order* of all starts and ends is as recorded, and so is what ran at once; the distances are those of a hosted
-  model, computed from the tokens of each call (`_gap_ns`);
+- times: the *order* of all starts and ends is as recorded, and so is what ran at once; the distances are those of a
+  hosted model, computed from the tokens of each call (`_gap_ns`);
 - paths in stack traces, which keep what follows ``site-packages``.
 """
 
@@ -47,9 +47,14 @@ _OUTPUT_KEYS = ("gen_ai.usage.output_tokens", "llm.token_count.completion")
 
 
 class Capture:
-    """Tracer providers for the services of one recording, and what they recorded."""
+    """Tracer providers for the services of one recording, and what they recorded.
 
-    def __init__(self) -> None:
+    Args:
+        name: name of the recording; ids are derived from it, so that recordings can be read together.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._exporter = _Keep()
 
     def provider(self, service: str, **attributes: str) -> TracerProvider:
@@ -69,28 +74,29 @@ class Capture:
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         return provider
 
-    def write(self, path: Path) -> int:
-        """Write the recording; the number of spans.
+    def write(self, folder: Path) -> Path:
+        """Write the recording as ``<name>.otlp.jsonl``; the path of the file.
 
         Raises:
             ValueError: something of this machine would be written.
         """
         spans = list(self._exporter.spans)
-        clock = _Clock(spans)
+        rewriter = _Rewriter(self._name, spans)
         lines = []
         for batch in _batches(spans):
             request = MessageToDict(encode_spans(batch))
             for resource in request["resourceSpans"]:
                 for scope in resource["scopeSpans"]:
                     for span in scope["spans"]:
-                        clock.apply(span)
+                        rewriter.apply(span)
             lines.append(json.dumps(request, ensure_ascii=False, separators=(",", ":")))
         text = _SITE.sub(lambda match: match[0][: match[0].index('"') + 1] + "/app/", "\n".join(lines) + "\n")
-        text = _replace_uuids(text)
+        text = _replace_uuids(self._name, text)
         _refuse_leaks(text)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self._name}.otlp.jsonl"
         path.write_text(text, encoding="utf-8")
-        return len(spans)
+        return path
 
 
 def write_truth(path: Path, calls: Sequence[Mapping[str, Any]], **story: Any) -> None:
@@ -114,15 +120,15 @@ class _Keep(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-class _Clock:
+class _Rewriter:
     """New ids and times for recorded spans."""
 
-    def __init__(self, spans: Sequence[ReadableSpan]) -> None:
+    def __init__(self, recording: str, spans: Sequence[ReadableSpan]) -> None:
         started = sorted(spans, key=lambda span: span.start_time or 0)
         self._ids: dict[str, str] = {}
         for span in started:
             for name, width in ((f"{span.context.trace_id:032x}", 32), (f"{span.context.span_id:016x}", 16)):
-                self._ids.setdefault(name, _digest(f"id {len(self._ids)}", width))
+                self._ids.setdefault(name, _digest(f"{recording} id {len(self._ids)}", width))
         moments = [(span.start_time or 0, 1, index, span) for index, span in enumerate(started)]
         moments += [(span.end_time or 0, 0, index, span) for index, span in enumerate(started)]
         self._times: dict[int, int] = {}
@@ -175,11 +181,11 @@ def _batches(spans: Sequence[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
         yield batch
 
 
-def _replace_uuids(text: str) -> str:
+def _replace_uuids(recording: str, text: str) -> str:
     known: dict[str, str] = {}
 
     def replacement(match: re.Match[str]) -> str:
-        digits = _digest(f"uuid {len(known)}", 32)
+        digits = _digest(f"{recording} uuid {len(known)}", 32)
         new = f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
         return known.setdefault(match[0], new)
 

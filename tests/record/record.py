@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.record import record_pydantic_ai  # noqa: E402 - the path must be known first
+from tests.record import record_langgraph, record_pydantic_ai  # noqa: E402 - the path must be known first
 
-RECORDERS = (record_pydantic_ai.record,)
+RECORDERS = (record_pydantic_ai.record, record_langgraph.record)
 
 
 def main() -> None:

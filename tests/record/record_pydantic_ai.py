@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -14,63 +15,89 @@ from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import Instrumentation, ProcessHistory
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
-
 from tests.record import story
 from tests.record.capture import Capture, write_truth
-from tests.record.server import ModelServer, count_tokens
+from tests.record.server import ModelServer, Scenario, count_tokens
 
 __all__ = ["record"]
 
 History = list[ModelMessage]
 
+_CEILING = "lowwater.context.ceiling_tokens"
+
 
 def record(examples: Path, truths: Path) -> list[Path]:
     """Record all agents; the trace files that were written."""
-    return [
-        _record("incident", _incident, (story.research(), story.handover()), examples, truths),
-        _record("fanout", _fanout, (story.lead(), *map(story.auditor, story.AUDITED)), examples, truths),
-    ]
+    recordings = (
+        ("incident", _incident, (story.research(),), {"agent": "incident-researcher", "expected": "silent_starvation"}),
+        ("healthy", _healthy, (story.handover(),), {"agent": "handover-writer", "expected": None}),
+        ("fanout", _fanout, (story.lead(), *map(story.auditor, story.AUDITED)), {"members": "service-auditor"}),
+    )
+    return [_record(name, run, scenarios, facts, examples, truths) for name, run, scenarios, facts in recordings]
 
 
-def _record(name: str, run: Callable[[ModelServer, Capture], Any], scenarios: Any, examples: Path, truths: Path) -> Path:
-    capture, path = Capture(), examples / f"{name}.otlp.jsonl"
+def _record(
+    name: str,
+    run: Callable[[ModelServer, Capture], Coroutine[Any, Any, None]],
+    scenarios: Sequence[Scenario],
+    facts: Mapping[str, Any],
+    examples: Path,
+    truths: Path,
+) -> Path:
+    capture = Capture(name)
     with ModelServer(scenarios) as server:
         asyncio.run(run(server, capture))
-    spans = capture.write(path)
-    facts = {"framework": f"pydantic-ai {version('pydantic-ai-slim')}", "spans": spans, **_FACTS[name]}
-    write_truth(truths / f"{name}.truth.json", server.truth(), **facts)
+    path = capture.write(examples)
+    declared = story.POOL if name == "fanout" else story.DECLARED
+    write_truth(
+        truths / f"{name}.truth.json",
+        server.truth(),
+        framework=f"pydantic-ai {version('pydantic-ai-slim')}",
+        declared=dict(declared),
+        **facts,
+    )
     return path
 
 
-_FACTS: Mapping[str, dict[str, Any]] = {
-    "incident": {
-        "declared": dict(story.DECLARED),
-        "output_reservation_tokens": story.OUTPUT_TOKENS,
-        "starves": "incident-researcher",
-        "healthy": "handover-writer",
-    },
-    "fanout": {"declared": dict(story.POOL), "members": "service-auditor", "width": len(story.AUDITED)},
-}
-
-
 async def _incident(server: ModelServer, capture: Capture) -> None:
-    settings = ModelSettings(max_tokens=story.OUTPUT_TOKENS)
+    agent = _agent(
+        server,
+        capture.provider("incident-desk"),
+        "research",
+        "incident-researcher",
+        story.RESEARCH_PROMPT,
+        ModelSettings(max_tokens=story.OUTPUT_TOKENS),
+        ProcessHistory(_drop_old_notes),
+    )
     with _declared(story.DECLARED):
-        research = _agent(
-            server, capture.provider("incident-desk"), "research", "incident-researcher", story.RESEARCH_PROMPT, settings,
-            ProcessHistory(_drop_old_notes),
-        )  # fmt: skip
-        await research.run(story.RESEARCH_TASK)
-        handover = _agent(
-            server, capture.provider("shift-desk"), "handover", "handover-writer", story.HANDOVER_PROMPT, settings,
-            ProcessHistory(_release_old_results),
-        )  # fmt: skip
-        await handover.run(story.HANDOVER_TASK)
+        await agent.run(story.RESEARCH_TASK)
+
+
+async def _healthy(server: ModelServer, capture: Capture) -> None:
+    agent = _agent(
+        server,
+        capture.provider("shift-desk"),
+        "handover",
+        "handover-writer",
+        story.HANDOVER_PROMPT,
+        ModelSettings(max_tokens=story.OUTPUT_TOKENS),
+        ProcessHistory(_release_old_results),
+    )
+    with _declared(story.DECLARED):
+        await agent.run(story.HANDOVER_TASK)
 
 
 async def _fanout(server: ModelServer, capture: Capture) -> None:
@@ -93,7 +120,8 @@ async def _fanout(server: ModelServer, capture: Capture) -> None:
         with _declared(story.POOL):
             return "\n".join(await asyncio.gather(*map(audit, services)))
 
-    await lead.run(story.LEAD_TASK)
+    with _declared({_CEILING: story.POOL[_CEILING]}):
+        await lead.run(story.LEAD_TASK)
 
 
 def _agent(
@@ -123,7 +151,6 @@ def _agent(
 
 def _asynchronous(tool: Callable[..., str]) -> Callable[..., Any]:
     """The tool as a coroutine: threads would make the order of spans a matter of luck."""
-    import functools
 
     @functools.wraps(tool)
     async def call(**arguments: Any) -> str:
@@ -145,7 +172,7 @@ def _declared(values: Mapping[str, int | str]) -> Iterator[None]:
         context.detach(token)
 
 
-# --- prompt assemblers -------------------------------------------------------------------------------------------------
+# --- prompt assemblers -----------------------------------------------------------------------------------------------
 
 
 async def _drop_old_notes(messages: History) -> History:
@@ -156,7 +183,9 @@ async def _drop_old_notes(messages: History) -> History:
         if excess <= 0:
             break
         if isinstance(message, ModelResponse) and any(isinstance(part, TextPart) for part in message.parts):
-            shorter = dataclasses.replace(message, parts=[part for part in message.parts if not isinstance(part, TextPart)])
+            shorter = dataclasses.replace(
+                message, parts=[part for part in message.parts if not isinstance(part, TextPart)]
+            )
             excess -= _tokens(message) - _tokens(shorter)
             kept[index] = shorter
     return kept
@@ -168,7 +197,9 @@ _OVERHEAD_TOKENS = 625
 
 async def _release_old_results(messages: History) -> History:
     """Keep the last three tool results and let go of the ones before: each can be had again by the same call."""
-    results = [index for index, message in enumerate(messages) if isinstance(message, ModelRequest) and _has_result(message)]
+    results = [
+        index for index, message in enumerate(messages) if isinstance(message, ModelRequest) and _has_result(message)
+    ]
     kept = list(messages)
     for index in results[:-3]:
         message = messages[index]

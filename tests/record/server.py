@@ -20,10 +20,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Protocol
 
-__all__ = ["Answer", "Call", "ModelServer", "Piece", "Refusal", "Reply", "Request", "Scenario", "Script", "count_tokens"]
+__all__ = [
+    "Answer",
+    "Call",
+    "ModelServer",
+    "Piece",
+    "Refusal",
+    "Reply",
+    "Request",
+    "Scenario",
+    "Script",
+    "count_tokens",
+]
 
 CONSUMERS = ("system", "tools", "retrieval", "scratchpad", "working")
-"""Who holds tokens of a prompt, as lowwater names them. Spelled out here, so that the truth leans on no code under test."""
+"""Who holds tokens of a prompt, as lowwater names them. Spelled out, so that the truth leans on no code under test."""
 
 CACHE_BLOCK_TOKENS = 128
 """Prompt caches match whole blocks; OpenAI documents steps of 128 tokens."""
@@ -384,7 +395,12 @@ class _Anthropic:
         return Piece("working", _text([block]))
 
     def whole(self, answer: Answer, line: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._head(line), **self._stop(answer), "content": self._blocks(answer, line), "usage": self._usage(line)}
+        return {
+            **self._head(line),
+            **self._stop(answer),
+            "content": self._blocks(answer, line),
+            "usage": self._usage(line),
+        }
 
     def stream(self, answer: Answer, line: Mapping[str, Any]) -> Iterator[str]:
         start = {**self._head(line), "content": [], "stop_reason": None, "stop_sequence": None}
@@ -450,7 +466,7 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:  # noqa: N802 - the base class's name
+        def do_POST(self) -> None:
             scenario, slash, rest = self.path.partition("?")[0].lstrip("/").partition("/")
             protocol = _PROTOCOLS.get(slash + rest)
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")

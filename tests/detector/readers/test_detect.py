@@ -143,7 +143,8 @@ def test_many_files_with_reports_and_progress(tmp_path: Path) -> None:
 def test_a_forced_format_is_not_detected(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(REQUEST)
     items, (report,), problems = read(tmp_path / "a", format="langfuse")
-    assert (items, report.format, problems.total) == ([], "langfuse", 0)
+    assert (items, report.format, problems.total) == ([], "langfuse", 1)
+    assert "nothing of the format langfuse" in problems.kept[0].reason
     with pytest.raises(InputError, match="no format is called"):
         read_paths([str(tmp_path / "a")], ReadContext(), Problems(), format="nonsense")
 

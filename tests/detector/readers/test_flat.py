@@ -116,7 +116,8 @@ def test_corpus_counts(corpus: Any) -> None:
         spans = read(corpus.path(f"strands-evals/{name}.json").read_bytes(), problems)
         assert (name, len(spans), problems.total) == (name, count, 0)
         assert all(span.start_time_unix_nano < span.end_time_unix_nano for span in spans)
-        assert all(span.scope_name and span.attributes for span in spans)
+        assert all(span.scope_name and span.name for span in spans)
+        assert sum(len(span.attributes) for span in spans) > 8 * count
     (opencode,) = read(corpus.path("langwatch/opencode-B.doStream.json").read_bytes())
     assert len(opencode.attributes["ai.prompt.tools"]) == 11
     assert all(isinstance(tool, str) for tool in opencode.attributes["ai.prompt.tools"])

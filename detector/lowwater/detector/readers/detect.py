@@ -13,7 +13,17 @@ from typing import Any
 from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.detector.errors import InputError
-from lowwater.detector.readers import console, flat, langfuse, otlp_json, otlp_proto, pi
+from lowwater.detector.readers import (
+    claude_code,
+    console,
+    flat,
+    langfuse,
+    mini_swe_agent,
+    otlp_json,
+    otlp_proto,
+    pi,
+    swe_agent,
+)
 from lowwater.detector.readers.base import Format, Item, Problems
 from lowwater.detector.readers.opening import OpenDocument, Preview, expand, open_document
 from lowwater.detector.readers.values import iterate_values
@@ -25,7 +35,14 @@ FORMATS: tuple[Format, ...] = (
     console.FORMAT,
     langfuse.FORMAT,
     pi.FORMAT,
+    claude_code.FORMAT,
+    mini_swe_agent.FORMAT,
+    swe_agent.FORMAT,
     flat.FORMAT,
+    claude_code.FORMAT,
+    pi.FORMAT,
+    mini_swe_agent.FORMAT,
+    swe_agent.FORMAT,
     otlp_proto.FORMAT,
 )
 """Every known format."""
@@ -223,11 +240,14 @@ def _read_document(
         report.bytes = document.bytes_read
         return
     report.format = found.name
+    before = problems.total
     items = found.read(document, context, problems)
     try:
         for item in items:
             report.count(item)
             yield item
+        if forced and not report.items and problems.total == before:
+            problems.add(document.name, "byte 0", f"holds nothing of the format {forced.name}; leave --format away")
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # A format is to count what it cannot read; what it did not foresee costs the rest of this file, not the run.
         place = f"item {report.items + 1}"

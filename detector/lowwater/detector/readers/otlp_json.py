@@ -40,10 +40,22 @@ _STATUS = {
 
 def attributes(items: Any) -> dict[str, Any]:
     """Decode a list of OTLP key-values to plain values; what is malformed is left out."""
+    found: dict[str, Any] = {}
     try:
-        return {key: _any_value(item.get("value"), MAX_DEPTH) for item in items if isinstance(key := item["key"], str)}
+        for item in items:
+            key, value = item["key"], item["value"]
+            # Strings and integers are nearly all there is: they are decoded here, without a call.
+            if type(key) is not str:
+                continue
+            if type(text := value.get("stringValue")) is str:
+                found[key] = text
+            elif type(number := value.get("intValue")) is int:
+                found[key] = number
+            else:
+                found[key] = _any_value(value, MAX_DEPTH)
     except (AttributeError, KeyError, TypeError):
         return _checked_attributes(items, MAX_DEPTH)
+    return found
 
 
 def _checked_attributes(items: Any, depth: int) -> dict[str, Any]:

@@ -82,21 +82,17 @@ def _attributes(pairs: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
-        kind = value.WhichOneof("value")
-        if kind == "string_value":
-            found[pair.key] = value.string_value
-        elif kind is None:
-            found[pair.key] = None
-        else:
-            found[pair.key] = _any_value(value, kind, depth)
+        # Most values are text; asking which field is set costs more than looking.
+        found[pair.key] = value.string_value or _any_value(value, depth)
     return found
 
 
-def _any_value(value: Any, kind: str | None, depth: int) -> Any:
+def _any_value(value: Any, depth: int) -> Any:
+    kind = value.WhichOneof("value")
     if kind is None or depth <= 0:
         return None
     if kind == "array_value":
-        return [_any_value(item, item.WhichOneof("value"), depth - 1) for item in value.array_value.values]
+        return [_any_value(item, depth - 1) for item in value.array_value.values]
     if kind == "kvlist_value":
         return _attributes(value.kvlist_value.values, depth - 1)
     return getattr(value, kind)
@@ -141,7 +137,7 @@ def _records(request: Any) -> Iterator[LogRecord]:
                     span_id=record.span_id.hex() if record.span_id.strip(b"\0") else "",
                     time_unix_nano=record.time_unix_nano or record.observed_time_unix_nano,
                     event_name=event_name if isinstance(event_name, str) else "",
-                    body=_any_value(record.body, record.body.WhichOneof("value"), MAX_DEPTH),
+                    body=_any_value(record.body, MAX_DEPTH),
                     scope_name=name,
                     scope_version=version,
                     attributes=found,

@@ -32,8 +32,8 @@ _RECORD_TIME = ("timestamp", "observed_timestamp")
 
 
 def is_plain_span(value: Any) -> bool:
-    """Whether an object is a span: it has attributes as a mapping, and a name or ids."""
-    if not isinstance(value, dict) or not isinstance(value.get("attributes"), dict):
+    """Whether an object is a span: it has attributes (a mapping or JSON text), and ids or at least scope and name."""
+    if not isinstance(value, dict) or not isinstance(value.get("attributes"), dict | str):
         return False
     identified = _pick(value, _TRACE_ID) is not None and _pick(value, _SPAN_ID) is not None
     return identified or (_pick(value, _NAME) is not None and _pick(value, _SCOPE_NAME) is not None)
