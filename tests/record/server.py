@@ -151,11 +151,13 @@ class Scenario(Protocol):
         name: part of the URL, of response ids and of the truth.
         agent: the agent that is played, for the truth.
         retrievers: names of tools that fetch from a store; their results count as retrieval.
+        documents: texts of the store. Where one stands inside a system or user message, that part is retrieval.
     """
 
     name: str
     agent: str
     retrievers: frozenset[str]
+    documents: Sequence[str]
 
     def reply(self, request: Request) -> Reply:
         """The next answer or refusal. Called under a lock, once per request."""
@@ -169,6 +171,7 @@ class Script:
     agent: str
     replies: Sequence[Reply]
     retrievers: frozenset[str] = frozenset()
+    documents: Sequence[str] = ()
 
     def reply(self, request: Request) -> Reply:
         """The reply at the request's place."""
@@ -232,7 +235,8 @@ class ModelServer:
         with self._lock:
             try:
                 state = self._states[scenario]
-                pieces = tuple(protocol.pieces(body, state.scenario.retrievers))
+                found = protocol.pieces(body, state.scenario.retrievers)
+                pieces = tuple(part for piece in found for part in _without_documents(piece, state.scenario.documents))
                 request = Request(len(state.calls), str(body.get("model", "")), pieces, body)
                 reply = state.scenario.reply(request)
             except LookupError as error:
@@ -262,6 +266,18 @@ def _line(state: _State, request: Request, reply: Reply) -> dict[str, Any]:
         "consumers": request.consumers(),
         "tool_calls": [] if isinstance(reply, Refusal) else [call.name for call in reply.calls],
     }
+
+
+def _without_documents(piece: Piece, documents: Sequence[str]) -> Iterator[Piece]:
+    """The piece, cut where a document of the store begins and ends."""
+    document = next((text for text in documents if text in piece.text), None)
+    if document is None or piece.consumer not in ("system", "working"):
+        yield piece
+        return
+    before, _, after = piece.text.partition(document)
+    yield Piece(piece.consumer, before)
+    yield Piece("retrieval", document)
+    yield from _without_documents(Piece(piece.consumer, after), documents)
 
 
 def _cached_tokens(before: Sequence[Piece], now: Sequence[Piece]) -> int:
@@ -465,6 +481,11 @@ _PROTOCOLS: Mapping[str, _Protocol] = {"/v1/chat/completions": _OpenAI(), "/v1/m
 def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        server_version, sys_version = "scripted-model", ""
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            """One date for ever: frameworks record the headers of refusals."""
+            return "Mon, 05 Jan 2026 08:00:00 GMT"
 
         def do_POST(self) -> None:
             scenario, slash, rest = self.path.partition("?")[0].lstrip("/").partition("/")

@@ -4,8 +4,8 @@ Night shift at a web shop: checkout is slow. ``incident-researcher`` looks for t
 Its prompt assembler keeps every prompt at six tenths of the window and pins all tool results, so what it drops is the
 agent's own notes: no gauge moves, and after a while the agent asks for what it has already. ``handover-writer`` does
 similar work, but lets old tool results go. ``audit-lead`` sends four auditors at once; each stays within its own
-window, while their sum breaks the pool that they share. ``queue-patrol`` is refused again and again: twice for its rate,
-then, with the budget of the tenant, for good.
+window, while their sum breaks the pool that they share. ``queue-patrol`` is refused again and again: twice for its
+rate, then, when the budget is spent, for good.
 
 Everything is invented. Tools return the same result for the same arguments, as a stale dashboard does.
 """
@@ -380,4 +380,4 @@ def patrol() -> Script:
         _NO_BUDGET,
         _NO_BUDGET,
     )
-    return Script("patrol", "queue-patrol", replies)
+    return Script("patrol", "queue-patrol", replies, documents=tuple(_RUNBOOKS.values()))

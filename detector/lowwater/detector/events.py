@@ -94,11 +94,16 @@ class AgentRun:
 
 @dataclass(slots=True)
 class CompactionMark:
-    """Somebody announced a compaction."""
+    """Somebody announced a compaction.
+
+    Attributes:
+        context: key of the context that it speaks of, once that is known.
+    """
 
     origin: Origin
     compaction: Compaction
     model: str | None = None
+    context: str | None = None
 
 
 Event = Call | ToolRun | AgentRun | CompactionMark

@@ -30,7 +30,7 @@ from lowwater.detector.tracks import ScopeState, Tracker
 
 __all__ = ["Output", "Pipeline"]
 
-Output = LedgerEntry | Finding | PoolReport
+Output = LedgerEntry | Finding | PoolReport | CompactionMark
 
 S = TypeVar("S")
 
@@ -112,6 +112,7 @@ class Pipeline:
                 yield from self._fanout.step(self._pools.get(scope), placed)
             elif isinstance(placed, CompactionMark):
                 self._rejections.note_compaction(self._rejected.get(_role_of_mark(placed)), placed)
+                yield placed
 
     def _turn(self, scope: str, turn: Turn) -> Iterator[Output]:
         role_state = self._roles.get(role_key(turn))

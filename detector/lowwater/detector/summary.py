@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowwater.detector.events import CompactionMark
 from lowwater.detector.findings import Finding, Severity, State
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport
@@ -18,11 +20,13 @@ _MAX_KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class CompactionSeen:
-    """A compaction as the ledger saw it: the known inputs on both sides."""
+    """A compaction: as the ledger saw it, by the known inputs on both sides, or as announced and not followed by a call."""
 
-    turn: int
+    turn: int | None
     before_tokens: int | None
     after_tokens: int | None
+    announced_before_tokens: int | None = None
+    source: str = ""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class ContextSummary:
     regimes: dict[str, int] = field(default_factory=dict)
     head: list[LedgerEntry] = field(default_factory=list)
     tail: list[LedgerEntry] = field(default_factory=list)
+    announced: CompactionMark | None = None
 
     def add(self, entry: LedgerEntry) -> None:
         """Take the next call of the context."""
@@ -57,7 +62,17 @@ class ContextSummary:
         if entry.history == "rewritten":
             self.rewrites += 1
         if entry.compacted:
-            self.compactions.append(CompactionSeen(entry.turn, self.last_input_tokens, entry.input_tokens))
+            mark = self.announced.compaction if self.announced is not None else None
+            self.compactions.append(
+                CompactionSeen(
+                    entry.turn,
+                    self.last_input_tokens,
+                    entry.input_tokens,
+                    mark.before_tokens if mark is not None else None,
+                    mark.source if mark is not None else "",
+                )
+            )
+            self.announced = None
         if entry.input_tokens is None:
             self.unknown_calls += 1
         else:
@@ -74,6 +89,14 @@ class ContextSummary:
         else:
             self.tail.append(entry)
             del self.tail[:-half]
+
+    def all_compactions(self) -> list[CompactionSeen]:
+        """The compactions, with one that was announced after the last call."""
+        if self.announced is None:
+            return self.compactions
+        mark = self.announced.compaction
+        last = CompactionSeen(None, self.last_input_tokens, mark.after_tokens, mark.before_tokens, mark.source)
+        return [*self.compactions, last]
 
     def kept(self) -> list[LedgerEntry]:
         """The calls that are kept, in order."""
@@ -94,10 +117,7 @@ class ContextSummary:
             "last_input_tokens": self.last_input_tokens,
             "least_residual_tokens": None if self.tightest is None else self.tightest.residual_tokens,
             "rewrites": self.rewrites,
-            "compactions": [
-                {"turn": item.turn, "before_tokens": item.before_tokens, "after_tokens": item.after_tokens}
-                for item in self.compactions
-            ],
+            "compactions": [dataclasses.asdict(item) for item in self.all_compactions()],
             "regimes": dict(sorted(self.regimes.items())),
         }
 
@@ -147,6 +167,10 @@ class Summary:
                 episode.last = output
                 if output.severity > episode.worst.severity:
                     episode.worst = output
+        elif isinstance(output, CompactionMark):
+            known = self.contexts.get(output.context or "")
+            if known is not None and output.compaction.outcome == "success":
+                known.announced = output
         else:
             self.pools[(output.trace_id, output.pool, output.run)] = output
 

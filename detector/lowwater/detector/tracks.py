@@ -88,6 +88,7 @@ class Tracker:
             track = _of_mark(state, event)
             if track is not None:
                 track.marks.append(event.compaction)
+                event.context = track.key
             else:
                 state.waiting_marks.append(event)
                 del state.waiting_marks[:-MAX_TRACKS]

@@ -17,7 +17,7 @@ from lowwater.detector.findings import Severity
 from lowwater.detector.ledger import LedgerEntry, apportion
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.replay import Replay
-from lowwater.detector.summary import ContextSummary, Episode, Summary
+from lowwater.detector.summary import CompactionSeen, ContextSummary, Episode, Summary
 
 __all__ = ["render"]
 
@@ -163,21 +163,13 @@ def _sentence(episode: Episode) -> str:
 
 
 def _pool(console: Console, pool: PoolReport) -> None:
-    inputs = ", ".join(tokens(value) for value in pool.peak_input_tokens[:8])
-    more = " …" if len(pool.peak_input_tokens) > 8 else ""
-    console.print(
-        Text.assemble(
-            ("Fan-out ", "bold"),
-            f"{pool.width} at once of {pool.members} · together {tokens(pool.peak_tokens)} at the peak (inputs {inputs}{more})",
-        )
-    )
-    ceiling = (
-        "no ceiling declared, so nothing is judged"
-        if pool.ceiling_tokens is None
-        else f"ceiling {tokens(pool.ceiling_tokens)}"
-    )
-    parent = "" if pool.parent_peak_tokens is None else f"orchestrator up to {tokens(pool.parent_peak_tokens)} · "
-    console.print(Text(f"       {parent}spent {tokens(pool.spend_tokens)} · {ceiling}\n", "dim"))
+    shown = ", ".join(tokens(value) for value in pool.first_input_tokens[:6])
+    more = " …" if len(pool.first_input_tokens) > 6 else ""  # noqa: PLR2004 - as sliced
+    held = f"{pool.width} at once of {pool.members} · {tokens(pool.peak_tokens)} held together at the peak"
+    console.print(Text.assemble(("Fan-out ", "bold"), held))
+    parent = "" if pool.parent_peak_tokens is None else f" · orchestrator up to {tokens(pool.parent_peak_tokens)}"
+    ceiling = "not declared: not judged" if pool.ceiling_tokens is None else tokens(pool.ceiling_tokens)
+    console.print(Text(f"       first calls {shown}{more}{parent} · ceiling {ceiling}\n", "dim"))
 
 
 # --- contexts and calls ----------------------------------------------------------------------------------------------
@@ -204,10 +196,10 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
     if peak is not None:
         of = f" of {tokens(ceiling)}" if ceiling else ", window unknown"
         facts.append(f"peak {tokens(peak.input_tokens)}{of}")
-    for item in context.compactions[:4]:
-        facts.append(f"compacted at turn {item.turn}: {tokens(item.before_tokens)} to {tokens(item.after_tokens)}")
-    if len(context.compactions) > 4:
-        facts.append(f"{len(context.compactions)} compactions in all")
+    compactions = context.all_compactions()
+    facts += [_compaction(item) for item in compactions[:4]]
+    if len(compactions) > 4:  # noqa: PLR2004 - as sliced
+        facts.append(f"{len(compactions)} compactions in all")
     if context.rewrites:
         facts.append(f"history rewritten {context.rewrites} times")
     console.print(Text("  " + " · ".join(facts), "dim"))
@@ -230,6 +222,12 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
         table.add_row(*_row(entry))
     console.print(table)
     console.print()
+
+
+def _compaction(item: CompactionSeen) -> str:
+    if item.turn is None:
+        return f"compacted after the last call, at {tokens(item.announced_before_tokens or item.before_tokens)}"
+    return f"compacted at turn {item.turn}: {tokens(item.before_tokens)} to {tokens(item.after_tokens)}"
 
 
 def _chosen(context: ContextSummary, calls: str) -> list[LedgerEntry]:

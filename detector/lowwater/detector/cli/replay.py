@@ -78,6 +78,7 @@ def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
                 "members": pool.members,
                 "peak_tokens": pool.peak_tokens,
                 "peak_input_tokens": list(pool.peak_input_tokens),
+                "first_input_tokens": list(pool.first_input_tokens),
                 "parent_peak_tokens": pool.parent_peak_tokens,
                 "spend_tokens": pool.spend_tokens,
                 "ceiling_tokens": pool.ceiling_tokens,

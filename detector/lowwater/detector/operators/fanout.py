@@ -36,6 +36,7 @@ class PoolReport:
         members: members in all.
         peak_tokens: highest sum of what the members held at one time, without the orchestrator's own context.
         peak_input_tokens: inputs of the members at that time, largest first.
+        first_input_tokens: the input of each member's first call, in the order in which they started.
         parent_peak_tokens: the orchestrator's own largest context, None if not seen.
         spend_tokens: tokens spent by the members in all.
         ceiling_tokens: declared ceiling of the pool, None if unknown.
@@ -50,6 +51,7 @@ class PoolReport:
     members: int
     peak_tokens: int
     peak_input_tokens: tuple[int, ...]
+    first_input_tokens: tuple[int, ...]
     parent_peak_tokens: int | None
     spend_tokens: int
     ceiling_tokens: int | None
@@ -68,6 +70,7 @@ class _Member:
     ended: bool = False
     timeless: bool = False
     steps: list[tuple[int, int, int]] = field(default_factory=list)  # (time, held tokens, input tokens)
+    first_input_tokens: int | None = None
     overhead_tokens: int | None = None
     ceiling_tokens: int | None = None
     spend_tokens: int = 0
@@ -147,7 +150,7 @@ class FanoutOperator:
         member.spend_tokens += held
         reserved = (entry.reserved.system or 0) + (entry.reserved.tools or 0)
         if member.overhead_tokens is None:
-            member.overhead_tokens = reserved
+            member.overhead_tokens, member.first_input_tokens = reserved, entry.input_tokens
         member.used_tokens = max(member.used_tokens, held - reserved)
 
     @staticmethod
@@ -193,6 +196,7 @@ class FanoutOperator:
             members=len(run),
             peak_tokens=peak,
             peak_input_tokens=inputs,
+            first_input_tokens=tuple(member.first_input_tokens or 0 for member in run),
             parent_peak_tokens=parent_peak,
             spend_tokens=spend,
             ceiling_tokens=ceiling,

@@ -39,10 +39,6 @@ FORMATS: tuple[Format, ...] = (
     mini_swe_agent.FORMAT,
     swe_agent.FORMAT,
     flat.FORMAT,
-    claude_code.FORMAT,
-    pi.FORMAT,
-    mini_swe_agent.FORMAT,
-    swe_agent.FORMAT,
     otlp_proto.FORMAT,
 )
 """Every known format."""
