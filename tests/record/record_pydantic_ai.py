@@ -30,7 +30,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from tests.record import story
 from tests.record.capture import Capture, write_truth
-from tests.record.server import ModelServer, Scenario, count_tokens
+from tests.record.server import ModelServer, Scenario
+from tests.record.wire import count_tokens
 
 __all__ = ["record"]
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.record.server import Answer, Call, Refusal, Script
+from tests.record.server import Script
+from tests.record.wire import Answer, Call, Refusal
 
 __all__ = [
     "AUDITED",

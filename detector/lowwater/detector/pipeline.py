@@ -5,7 +5,7 @@
     Reading --Assembler--> Event --Tracker (conversation or trace)--> Turn --Composer (context, role)--> Observation
         --Repetition, Starvation, Compaction (context)--> Finding
         --Rejections (role)--> Finding
-        --Fanout (conversation or trace)--> Finding, PoolReport
+        --Fanout (trace)--> Finding, PoolReport
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ class Pipeline:
         scope = event.origin.scope
         for placed in self._tracker.step(self._scopes.get(scope), event):
             if isinstance(placed, Turn):
-                yield from self._turn(scope, placed)
+                yield from self._turn(placed)
             elif isinstance(placed, AgentRun):
-                yield from self._fanout.step(self._pools.get(scope), placed)
+                yield from self._fanout.step(self._pools.get(placed.origin.trace_id), placed)
             elif isinstance(placed, CompactionMark):
                 self._rejections.note_compaction(self._rejected.get(_role_of_mark(placed)), placed)
                 yield placed
 
-    def _turn(self, scope: str, turn: Turn) -> Iterator[Output]:
+    def _turn(self, turn: Turn) -> Iterator[Output]:
         role_state = self._roles.get(role_key(turn))
         seen = self._composer.step(self._contexts.get(turn.context), role_state, turn)
         # Repetition comes first: it raises the severity of a starvation finding.
@@ -126,7 +126,7 @@ class Pipeline:
         tick = self._rejections.tick_seconds(rejected, seen)
         yield from self._compaction.step(self._compactions.get(turn.context), seen)
         yield from self._rejections.step(rejected, seen, self._compactions.get(turn.context).record, tick)
-        yield from self._fanout.step(self._pools.get(scope), seen)
+        yield from self._fanout.step(self._pools.get(turn.call.origin.trace_id), seen)
 
 
 def _role_of_turn(turn: Turn) -> str:

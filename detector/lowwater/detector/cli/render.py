@@ -30,7 +30,13 @@ _LETTERS = {
 }
 """A letter and a colour per consumer: the letters carry the meaning where there is no colour."""
 
-_BAR = 22
+_BAR = 20
+_COLUMNS = (
+    ("turn", "right", 4), ("at", "left", 0), ("input", "right", 6), ("used", "right", 4), ("who holds it", "left", _BAR),
+    ("left", "right", 6), ("need", "right", 5), ("", "left", 0),
+)  # fmt: skip
+"""Columns of calls: (name, alignment, least width); the last one, of remarks, is cut where it gets narrow."""
+
 _TELLING = 14
 _MAX_CONTEXTS = 40
 _SEVERITY_STYLE = {Severity.PAGE: "bold red", Severity.TICKET: "bold yellow", Severity.INFO: "bold blue"}
@@ -206,18 +212,9 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
     if calls == "none":
         console.print()
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    for name, justify in (
-        ("turn", "right"),
-        ("at", "left"),
-        ("input", "right"),
-        ("used", "right"),
-        ("who holds it", "left"),
-        ("left", "right"),
-        ("need", "right"),
-        ("", "left"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table = Table(box=None, pad_edge=False, padding=0, header_style="dim")
+    for name, justify, least in _COLUMNS:
+        table.add_column(name, justify=justify, no_wrap=True, min_width=least)  # type: ignore[arg-type]
     for entry in _chosen(context, calls):
         table.add_row(*_row(entry))
     console.print(table)

@@ -20,7 +20,7 @@ from lowwater.detector.operators.base import Episode, Signal, about_origin
 __all__ = ["FanoutOperator", "FanoutState", "PoolReport"]
 
 MAX_MEMBERS = 1_024
-"""Members remembered per conversation or trace; the first ended go first."""
+"""Members remembered per trace; the first ended go first."""
 
 _MAX_STEPS = 64
 """Occupancy changes remembered per member: the peak of a longer-lived member is kept in its last steps."""
@@ -82,7 +82,7 @@ class _Member:
 
 @dataclass(slots=True)
 class FanoutState:
-    """State of one conversation or trace."""
+    """State of one trace: subagents have conversations of their own, and the trace is what they share."""
 
     members: dict[str, _Member] = field(default_factory=dict)
     declared: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -90,10 +90,10 @@ class FanoutState:
 
 
 class FanoutOperator:
-    """Operator keyed by scope: keeps members and judges their pools."""
+    """Operator keyed by trace: keeps members and judges their pools."""
 
     def initial(self) -> FanoutState:
-        """State of a scope that was never seen."""
+        """State of a trace that was never seen."""
         return FanoutState()
 
     def step(self, state: FanoutState, event: Observation | AgentRun) -> Iterator[Finding | PoolReport]:
@@ -205,7 +205,7 @@ class FanoutOperator:
         )
         if ceiling is None or width < 2:
             return
-        key = f"{origin.scope}/{pool}/{first.span_id}"
+        key = f"{origin.trace_id}/{pool}/{first.span_id}"
         parent_reserve = _tokens(declared.get("pool.parent_reserve_tokens"))
         synthesis = _tokens(declared.get("pool.synthesis_reserve_tokens"))
         facts: dict[str, Any] = {
