@@ -11,11 +11,13 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import RetryPolicy
 from openinference.instrumentation.langchain import LangChainInstrumentor
+from pydantic import SecretStr
 from tests.record import story
 from tests.record.capture import Capture, write_truth
 from tests.record.server import ModelServer
@@ -60,7 +62,12 @@ def record(examples: Path, truths: Path) -> list[Path]:
 def _run(base_url: str) -> None:
     tools: list[Any] = [story.query_metrics, story.search_logs, story.list_deploys]
     model = ChatOpenAI(
-        model=story.PATROL_MODEL, base_url=base_url, api_key="unused", max_retries=0, max_tokens=400, streaming=True
+        model=story.PATROL_MODEL,
+        base_url=base_url,
+        api_key=SecretStr("unused"),
+        max_retries=0,
+        max_completion_tokens=400,
+        streaming=True,
     ).bind_tools(tools)
 
     def retrieve(state: MessagesState) -> dict[str, Any]:
@@ -81,5 +88,5 @@ def _run(base_url: str) -> None:
     graph.add_edge("retrieve", "think")
     graph.add_conditional_edges("think", tools_condition, ["tools", END])
     graph.add_edge("tools", "think")
-    config = {"run_name": "queue-patrol", "configurable": {"thread_id": "patrol-2026-01-05"}}
-    graph.compile(name="queue-patrol").invoke({"messages": []}, config=config)  # type: ignore[arg-type]
+    config: RunnableConfig = {"run_name": "queue-patrol", "configurable": {"thread_id": "patrol-2026-01-05"}}
+    graph.compile(name="queue-patrol").invoke({"messages": []}, config)

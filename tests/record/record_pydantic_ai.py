@@ -18,6 +18,7 @@ from pydantic_ai.capabilities import Instrumentation, ProcessHistory
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     TextPart,
     ToolCallPart,
@@ -198,22 +199,22 @@ _OVERHEAD_TOKENS = 625
 
 async def _release_old_results(messages: History) -> History:
     """Keep the last three tool results and let go of the ones before: each can be had again by the same call."""
-    results = [
-        index for index, message in enumerate(messages) if isinstance(message, ModelRequest) and _has_result(message)
-    ]
-    kept = list(messages)
-    for index in results[:-3]:
-        message = messages[index]
-        parts = [
-            dataclasses.replace(part, content="(released)") if isinstance(part, ToolReturnPart) else part
-            for part in message.parts
-        ]
-        kept[index] = dataclasses.replace(message, parts=parts)
+    kept, results = list(messages), 0
+    for index, message in reversed(list(enumerate(messages))):
+        if not isinstance(message, ModelRequest) or not any(isinstance(part, ToolReturnPart) for part in message.parts):
+            continue
+        results += 1
+        if results > _KEPT_RESULTS:
+            kept[index] = dataclasses.replace(message, parts=list(map(_released, message.parts)))
     return kept
 
 
-def _has_result(message: ModelMessage) -> bool:
-    return any(isinstance(part, ToolReturnPart) for part in message.parts)
+_KEPT_RESULTS = 3
+
+
+def _released(part: ModelRequestPart) -> ModelRequestPart:
+    # The exact type: subclasses carry results of the framework's own tools.
+    return dataclasses.replace(part, content="(released)") if type(part) is ToolReturnPart else part
 
 
 def _tokens(message: ModelMessage) -> int:

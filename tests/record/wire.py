@@ -190,7 +190,7 @@ class _OpenAI:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"content": word} for word in re.findall(r"\S+\s*", answer.text)]
         deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(self._calls(answer, line))]
-        choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+        choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
         choices.append({"index": 0, "delta": {}, "finish_reason": self._finish(answer)})
         for choice in choices:
             yield f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"

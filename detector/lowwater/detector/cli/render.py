@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +31,7 @@ _LETTERS = {
 }
 """A letter and a colour per consumer: the letters carry the meaning where there is no colour."""
 
+_INDENT = (0, 0, 0, 7)
 _BAR = 20
 _COLUMNS = (
     ("turn", "right", 4), ("at", "left", 0), ("input", "right", 6), ("used", "right", 4), ("who holds it", "left", _BAR),
@@ -37,7 +39,9 @@ _COLUMNS = (
 )  # fmt: skip
 """Columns of calls: (name, alignment, least width); the last one, of remarks, is cut where it gets narrow."""
 
-_TELLING = 14
+_TELLING = 16
+_SHORT = 24
+"""Contexts of up to so many calls are listed whole."""
 _MAX_CONTEXTS = 40
 _SEVERITY_STYLE = {Severity.PAGE: "bold red", Severity.TICKET: "bold yellow", Severity.INFO: "bold blue"}
 _NAMES = {
@@ -125,46 +129,47 @@ def _finding(console: Console, episode: Episode) -> None:
     if first is not None:
         until = f"–{last}" if episode.resolved and last not in (None, first) else "" if episode.resolved else " on"
         line.append(f" · turn {first}{until}")
-    line.append(f" · {finding.reason.replace('_', ' ')}", "dim")
+    if finding.kind.value.startswith("compaction_") or finding.kind.value == "repetition":
+        line.append(f" · {finding.reason.replace('_', ' ')}")
     console.print(line)
     sentence = _sentence(episode)
     if sentence:
-        console.print(Text(sentence), style="default")
+        console.print(Padding(Text(sentence), _INDENT))
     for step in finding.advice[:3]:
         gives = f" ({tokens(step.tokens)} tokens)" if step.tokens else ""
-        console.print(Text(f"       → {step.action}{gives}", "dim"))
+        console.print(Padding(Text(f"→ {step.action}{gives}", "dim"), _INDENT))
 
 
 def _sentence(episode: Episode) -> str:
-    """The numbers of a finding as a sentence."""
-    fact = episode.worst.evidence.get
+    """The numbers of a finding as a sentence: the last ones of its episode."""
+    fact = (episode.last if episode.resolved else episode.worst).evidence.get
     kind = episode.worst.kind.value
     if kind == "silent_starvation":
         ratio = fact("utilization_ratio")
         return (
-            f"       {tokens(fact('residual_tokens'))} left for working memory, {tokens(fact('requirement_tokens'))} needed"
+            f"{tokens(fact('residual_tokens'))} left for working memory, {tokens(fact('requirement_tokens'))} needed"
             f" ({episode.worst.provenance['requirement_tokens'].label}), at {ratio:.0%} utilisation"
         )
     if kind.startswith("compaction_") and kind != "compaction_debt_share":
         left = fact("turns_left")
         soon = f", full in {left:.0f} turns" if isinstance(left, float | int) else ""
-        return f"       {tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}, {fact('debt_turns')} turns above its mark{soon}"
+        return f"{tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}, {fact('debt_turns')} turns above its mark{soon}"
     if kind == "fanout_overrun":
         green = " while every member was within its own" if fact("all_members_green") else ""
         return (
-            f"       {fact('width')} at once hold {tokens(fact('aggregate_tokens'))};"
+            f"{fact('width')} at once hold {tokens(fact('aggregate_tokens'))};"
             f" over {tokens(fact('pool_ceiling_tokens'))} by {tokens(fact('overrun_tokens'))}{green}"
         )
     if kind == "fanout_overcommitted":
         return (
-            f"       {fact('planned_width')} subagents commit {tokens(fact('committed_tokens'))} of"
+            f"{fact('planned_width')} subagents commit {tokens(fact('committed_tokens'))} of"
             f" {tokens(fact('pool_ceiling_tokens'))}; {fact('feasible_width')} fit"
         )
     if kind == "repetition":
-        return f"       {fact('tool')}: {fact('calls')} times, {fact('consecutive_calls')} in a row"
+        return f"{fact('tool')}: {fact('calls')} times, {fact('consecutive_calls')} in a row"
     if kind == "rejection":
         status = fact("status")
-        return f"       status {status}{', by the upstream provider' if fact('upstream') else ''}" if status else ""
+        return f"status {status}{', by the upstream provider' if fact('upstream') else ''}" if status else ""
     return ""
 
 
@@ -175,7 +180,8 @@ def _pool(console: Console, pool: PoolReport) -> None:
     console.print(Text.assemble(("Fan-out ", "bold"), held))
     parent = "" if pool.parent_peak_tokens is None else f" · orchestrator up to {tokens(pool.parent_peak_tokens)}"
     ceiling = "not declared: not judged" if pool.ceiling_tokens is None else tokens(pool.ceiling_tokens)
-    console.print(Text(f"       first calls {shown}{more}{parent} · ceiling {ceiling}\n", "dim"))
+    console.print(Padding(Text(f"first calls {shown}{more}{parent} · ceiling {ceiling}", "dim"), _INDENT))
+    console.print()
 
 
 # --- contexts and calls ----------------------------------------------------------------------------------------------
@@ -208,11 +214,11 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
         facts.append(f"{len(compactions)} compactions in all")
     if context.rewrites:
         facts.append(f"history rewritten {context.rewrites} times")
-    console.print(Text("  " + " · ".join(facts), "dim"))
+    console.print(Padding(Text(" · ".join(facts), "dim"), (0, 0, 0, 2)))
     if calls == "none":
         console.print()
         return
-    table = Table(box=None, pad_edge=False, padding=0, header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name, justify, least in _COLUMNS:
         table.add_column(name, justify=justify, no_wrap=True, min_width=least)  # type: ignore[arg-type]
     for entry in _chosen(context, calls):
@@ -229,7 +235,7 @@ def _compaction(item: CompactionSeen) -> str:
 
 def _chosen(context: ContextSummary, calls: str) -> list[LedgerEntry]:
     kept = context.kept()
-    if calls == "all" or len(kept) <= _TELLING:
+    if calls == "all" or len(kept) <= _SHORT:
         return kept
     wanted: dict[int, LedgerEntry] = {}
     for entry in _by_interest(context, kept):
@@ -253,7 +259,7 @@ def _by_interest(context: ContextSummary, kept: list[LedgerEntry]) -> Iterator[L
     for before, entry in zip(kept, kept[1:], strict=False):
         if entry.regime != before.regime and "unknown" not in (entry.regime, before.regime):
             yield entry
-    step = max(1, len(kept) // _TELLING)
+    step = -(-len(kept) // _TELLING)
     yield from kept[::step]
 
 
@@ -262,12 +268,12 @@ def _row(entry: LedgerEntry) -> tuple[str | Text, ...]:
     notes = []
     if entry.rollup:
         notes.append("roll-up")
+    if entry.regime not in ("healthy", "unknown"):
+        notes.append({"silent_starvation": "starved", "floor_enforced": "floor held"}.get(entry.regime, entry.regime))
     if entry.compacted:
         notes.append("compacted")
     elif entry.history == "rewritten":
         notes.append("rewritten")
-    if entry.regime not in ("healthy", "unknown"):
-        notes.append({"silent_starvation": "starved", "floor_enforced": "floor held"}.get(entry.regime, entry.regime))
     shown = "?" if entry.input_tokens is None else tokens(entry.input_tokens)
     if entry.time_ns is None:
         time = ""

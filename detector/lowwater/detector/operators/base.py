@@ -80,6 +80,8 @@ class Episode:
         if self.firing is None and self.bad < fire_after:
             return
         if self.firing is not None and severity <= self.firing.severity:
+            # No new line, but the one that resolves it will tell the latest numbers.
+            self.firing = replace(self.firing, evidence=dict(signal.evidence), provenance=dict(signal.provenance))
             return
         self.firing = replace(
             subject,

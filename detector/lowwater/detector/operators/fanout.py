@@ -225,10 +225,12 @@ class FanoutOperator:
             episode = state.episodes.setdefault(f"{kind.value}/{key}", Episode())
             subject = about_origin(origin, pool=pool)
             subject.span_id = first.span_id
-            # Facts of a run stay facts: once it was over its ceiling the episode ends with the run.
-            if signal is None and episode.firing is not None and not all(member.ended for member in run):
-                continue
+            over = all(member.ended for member in run)
+            if signal is None and episode.firing is not None and not over:
+                continue  # what a run has committed or held stays a fact while it lasts
             yield from episode.step(kind, key, signal, subject, fire_after=1, resolve_after=1)
+            if over and signal is not None:
+                yield from episode.step(kind, key, None, subject, fire_after=1, resolve_after=1)
 
     @staticmethod
     def _overcommitted(
