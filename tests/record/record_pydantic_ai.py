@@ -39,6 +39,7 @@ __all__ = ["record"]
 History = list[ModelMessage]
 
 _CEILING = "lowwater.context.ceiling_tokens"
+_MEMBER_OUTPUT = 300
 
 
 def record(examples: Path, truths: Path) -> list[Path]:
@@ -63,12 +64,13 @@ def _record(
     with ModelServer(scenarios) as server:
         asyncio.run(run(server, capture))
     path = capture.write(examples)
-    declared = story.POOL if name == "fanout" else story.DECLARED
+    declared, output = (story.POOL, _MEMBER_OUTPUT) if name == "fanout" else (story.DECLARED, story.OUTPUT_TOKENS)
     write_truth(
         truths / f"{name}.truth.json",
         server.truth(),
         framework=f"pydantic-ai {version('pydantic-ai-slim')}",
         declared=dict(declared),
+        output_reservation_tokens=output,
         **facts,
     )
     return path
@@ -104,7 +106,7 @@ async def _healthy(server: ModelServer, capture: Capture) -> None:
 
 async def _fanout(server: ModelServer, capture: Capture) -> None:
     provider = capture.provider("audit")
-    settings = ModelSettings(max_tokens=300)
+    settings = ModelSettings(max_tokens=_MEMBER_OUTPUT)
     lead = _agent(server, provider, "lead", "audit-lead", story.LEAD_PROMPT, settings, tools=False)
 
     async def audit(service: str) -> str:
@@ -213,8 +215,9 @@ _KEPT_RESULTS = 3
 
 
 def _released(part: ModelRequestPart) -> ModelRequestPart:
-    # The exact type: subclasses carry results of the framework's own tools.
-    return dataclasses.replace(part, content="(released)") if type(part) is ToolReturnPart else part
+    if isinstance(part, ToolReturnPart):
+        return ToolReturnPart(part.tool_name, "(released)", part.tool_call_id)
+    return part
 
 
 def _tokens(message: ModelMessage) -> int:

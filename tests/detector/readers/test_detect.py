@@ -120,7 +120,7 @@ class Endless(io.BytesIO):
 def test_detection_gives_up_on_a_large_foreign_file(line: bytes) -> None:
     stream = Endless(line)
     assert detect(OpenDocument("f", lambda: stream, Problems()), Problems()) is None
-    assert stream.lines_given * len(line) < 25 << 20
+    assert stream.lines_given * len(line) < 8 << 20
 
 
 def test_many_files_with_reports_and_progress(tmp_path: Path) -> None:

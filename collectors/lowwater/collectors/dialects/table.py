@@ -19,6 +19,8 @@ __all__ = ["Keys", "TableDialect", "read_content", "read_tool"]
 
 Keys = tuple[str, ...]
 
+_HEAD = frozenset({BlockKind.SYSTEM, BlockKind.TOOL_SCHEMA})
+
 
 @dataclass(frozen=True, slots=True)
 class TableDialect:
@@ -136,22 +138,23 @@ def read_content(
 ) -> None:
     """Reduce prompt and answer into the draft, unless a more trusted dialect gave them.
 
-    The head (system, tools) and the messages may come from different dialects on one span: a prompt that lacks a head is
-    completed in front, so that no block is counted twice.
+    The head (system, tools) and the messages may come from different dialects on one span: what one lacks the other
+    completes, and no block is counted twice.
     """
     reading = draft.reading
-    if reading.content is None or (messages is None and (system is not None or tools is not None)):
-        builder = draft.context.builder()
-        kinds = set(reading.content.kinds) if reading.content is not None else set()
-        if system is not None and BlockKind.SYSTEM not in kinds:
-            read_system(system, builder)
-        if tools is not None and BlockKind.TOOL_SCHEMA not in kinds:
-            read_tools(tools, builder)
-        if reading.content is None and messages is not None:
-            read_messages(messages, builder)
-        built = builder.build()
-        if built is not None:
-            reading.content = built if reading.content is None else built.extended(reading.content)
+    known = reading.content
+    kinds = frozenset() if known is None else frozenset(known.kinds)
+    head, rest = draft.context.builder(), draft.context.builder()
+    if system is not None and BlockKind.SYSTEM not in kinds:
+        read_system(system, head)
+    if tools is not None and BlockKind.TOOL_SCHEMA not in kinds:
+        read_tools(tools, head)
+    if messages is not None and kinds <= _HEAD:
+        read_messages(messages, rest)
+    for part, first_part in ((head.build(), True), (rest.build(), False)):
+        if part is not None:
+            known = part if known is None else part.extended(known) if first_part else known.extended(part)
+    reading.content = known
     if reading.output is None and answer is not None:
         builder = draft.context.builder()
         read_messages(answer, builder, default_role="assistant")

@@ -25,7 +25,7 @@ from lowwater.detector.readers import (
     swe_agent,
 )
 from lowwater.detector.readers.base import Format, Item, Problems
-from lowwater.detector.readers.opening import OpenDocument, Preview, expand, open_document
+from lowwater.detector.readers.opening import OpenDocument, expand, open_document
 from lowwater.detector.readers.values import iterate_values
 
 __all__ = ["FORMATS", "FORMAT_NAMES", "FileReport", "detect", "format_named", "read_paths"]
@@ -48,6 +48,7 @@ FORMAT_NAMES: tuple[str, ...] = tuple(entry.name for entry in FORMATS)
 
 _SAMPLE_VALUES = 20
 _SAMPLE_BYTES = 1 << 20
+_SAMPLE_BAD_BYTES = 4 << 20
 _HEAD_BYTES = 4096
 
 
@@ -131,13 +132,14 @@ def detect(document: OpenDocument, problems: Problems) -> Format | None:
 class _Patient:
     """Lines until too much of what was seen is no JSON: a large log file is not read to its end to find out."""
 
-    source: Preview
+    document: OpenDocument
     problems: Problems
     name: str = ""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        for line in self.source.lines():
-            if self.problems.total >= _SAMPLE_VALUES:
+        for line in self.document.preview().lines():
+            bad = self.problems.total
+            if bad >= _SAMPLE_VALUES or (bad and self.document.bytes_kept > _SAMPLE_BAD_BYTES):
                 return
             yield line
 
@@ -146,7 +148,7 @@ def _sample(document: OpenDocument) -> list[Any]:
     """The first values of a JSON document; if it is one sound value, the document is primed with it."""
     unreported = Problems()
     values: list[Any] = []
-    for _, value in iterate_values(_Patient(document.preview(), unreported), unreported):
+    for _, value in iterate_values(_Patient(document, unreported), unreported):
         values.append(value)
         if len(values) >= _SAMPLE_VALUES or (len(values) > 1 and document.bytes_kept > _SAMPLE_BYTES):
             return values

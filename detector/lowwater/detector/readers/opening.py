@@ -104,6 +104,10 @@ class OpenDocument:
         opener: opens the raw bytes; called again when the input is read a second time.
         problems: where damage is reported.
         on_bytes: called with the raw bytes read so far.
+
+    Attributes:
+        bytes_read: raw bytes read so far.
+        bytes_kept: decompressed bytes in memory because somebody looked at them.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class OpenDocument:
     ) -> None:
         self.name = name
         self.bytes_read = 0
+        self.bytes_kept = 0
         self._opener = opener
         self._problems = problems
         self._on_bytes = on_bytes
@@ -127,6 +132,7 @@ class OpenDocument:
         """Yield the bytes in pieces; streams."""
         rest = self._started()
         kept, self._kept, self._rest = self._kept, [], None
+        self.bytes_kept = 0
         return chain(kept, rest)
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -184,11 +190,6 @@ class OpenDocument:
         """The same lines for looking at; consumes nothing, and keeps in memory as much as is looked at."""
         return Preview(self.name, self._looked_at())
 
-    @property
-    def bytes_kept(self) -> int:
-        """Bytes, decompressed, that are kept because somebody looked at them."""
-        return sum(map(len, self._kept))
-
     def close(self) -> None:
         """Close the file; standard input stays open."""
         if self._stream is not None and self.name != "-":
@@ -211,6 +212,7 @@ class OpenDocument:
         yield from self._kept
         for chunk in rest:
             self._kept.append(chunk)
+            self.bytes_kept += len(chunk)
             yield chunk
 
     def _raw(self) -> Iterator[builtins.bytes]:
