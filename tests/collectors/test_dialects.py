@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.collectors.samples import CALLS, CANARY, LOGS, OTHERS, Sample
 
 from lowwater.collectors.consumers import Consumer
 from lowwater.collectors.dialects import BUILTIN, ReadContext, load_dialects
@@ -16,7 +17,6 @@ from lowwater.collectors.extract import read_log, read_span
 from lowwater.collectors.reading import Operation, Reading
 from lowwater.collectors.records import LogRecord, SpanEvent, SpanRecord
 from lowwater.collectors.tokens import Hasher
-from tests.collectors.samples import CALLS, CANARY, LOGS, OTHERS, Sample
 
 
 def context() -> ReadContext:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Corpus
 
 from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import CompactionMark
@@ -13,7 +14,6 @@ from lowwater.detector.findings import Finding, Kind, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.replay import Replay
-from tests.conftest import Corpus
 
 HEALTHY = (
     "pi-mono", "vscode-copilot-chat", "strands-evals", "langfuse", "langwatch", "envoy-ai-gateway", "openinference",
@@ -42,7 +42,8 @@ class Result:
 
     def compactions(self) -> list[tuple[int | None, int | None]]:
         """(known input before, input after) of each compaction."""
-        found, last = [], None
+        found: list[tuple[int | None, int | None]] = []
+        last: int | None = None
         for entry in self.calls:
             if entry.compacted:
                 found.append((last, entry.input_tokens))

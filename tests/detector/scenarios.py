@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.detector.builders import call, content
 
 from lowwater.collectors.content import BlockKind
-from lowwater.collectors.reading import Compaction, Failure, Operation, Reading, ToolUse, Usage
+from lowwater.collectors.reading import Reading
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.findings import Finding
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.pipeline import Output, Pipeline
-from tests.detector.builders import HASHER, call, content, span, tool
 
 S, T, U, A = BlockKind.SYSTEM, BlockKind.TOOL_SCHEMA, BlockKind.USER, BlockKind.ASSISTANT
 ARGS, RESULT, CHUNK = BlockKind.TOOL_ARGUMENTS, BlockKind.TOOL_RESULT, BlockKind.RETRIEVAL
@@ -45,7 +47,7 @@ def turn(
     need: int | None = 6_000,
     sizes: tuple[int, int, int] = (400, 1_000, 500),
     system: int = 600,
-    **fields: object,
+    **fields: Any,
 ) -> Reading:
     """One call whose prompt holds the named chunks, tool results and messages at the given sizes."""
     blocks: list[tuple[BlockKind, str] | tuple[BlockKind, str, str]] = [

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.detector.builders import call, span
 
 from lowwater.collectors.reading import Operation, Reading, Usage
 from lowwater.detector.assembly import Assembler
 from lowwater.detector.events import AgentRun, Call, Event
-from tests.detector.builders import call, span
 
 
 def assemble(readings: Sequence[Reading]) -> list[Event]:

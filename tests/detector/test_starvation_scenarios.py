@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
+from tests.detector.builders import span, tool
+from tests.detector.scenarios import CHUNKS, RESULTS, entries, findings, turn
 
 from lowwater.collectors.consumers import Provenance
 from lowwater.collectors.reading import Compaction, Operation, Reading
 from lowwater.detector.findings import Finding, Kind, Severity, State
-from tests.detector.builders import span, tool
-from tests.detector.scenarios import CHUNKS, RESULTS, entries, findings, turn
 
 
-def starving(turns: int, **fields: object) -> list[Reading]:
-    return [turn(number, retrieval=CHUNKS, scratchpad=RESULTS, **fields) for number in range(1, turns + 1)]  # type: ignore[arg-type]
+def starving(turns: int, **fields: Any) -> list[Reading]:
+    return [turn(number, retrieval=CHUNKS, scratchpad=RESULTS, **fields) for number in range(1, turns + 1)]
 
 
 def starvation(readings: list[Reading]) -> list[Finding]:
@@ -53,9 +54,7 @@ def test_it_pages_when_it_lasts_and_only_once() -> None:
 
 def test_it_resolves_after_two_good_turns() -> None:
     story = starving(4) + [turn(number, working=("plan", "next")) for number in (5, 6, 7)]
-    assert [finding.state for finding in starvation(story)] == [State.FIRING, State.FIRING, State.RESOLVED][:1] + [
-        State.RESOLVED
-    ]
+    assert [finding.state for finding in starvation(story)] == [*[State.FIRING, State.FIRING, State.RESOLVED][:1], State.RESOLVED]
 
 
 def test_a_default_requirement_never_pages() -> None:

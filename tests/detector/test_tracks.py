@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.detector.builders import call, content, span, tool
+
 from lowwater.collectors.content import BlockKind
 from lowwater.collectors.reading import Compaction, Failure, Operation, Reading, Usage
 from lowwater.detector.assembly import Assembler
 from lowwater.detector.events import Turn
 from lowwater.detector.tracks import ScopeState, Tracker
-from tests.detector.builders import call, content, span, tool
 
 S, U, A, R = BlockKind.SYSTEM, BlockKind.USER, BlockKind.ASSISTANT, BlockKind.TOOL_RESULT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from lowwater.collectors.tokens import Hasher
@@ -23,7 +24,7 @@ def sketch(text: str, hasher: Hasher, size: int = SIZE) -> tuple[int, ...]:
     The share of equal positions of two signatures estimates the Jaccard similarity of the bigram sets.
     """
     words = _WORD.findall(text.lower())
-    grams = {hasher.hash(f"{left} {right}") for left, right in zip(words, words[1:], strict=False)}
+    grams = {hasher.hash(f"{left} {right}") for left, right in pairwise(words)}
     if not grams:
         return ()
     # One keyed hash per bigram, spread by odd multipliers: as good as independent hashes for this purpose.
@@ -72,7 +73,7 @@ def delegation(arguments: Any) -> str:
 
 def _is_prose(text: str) -> bool:
     """At least forty characters and six words, and mostly letters and spaces."""
-    if len(text) < 40 or len(text.split()) < 6:  # noqa: PLR2004 - as the docstring says
+    if len(text) < 40 or len(text.split()) < 6:
         return False
     plain = sum(character.isalpha() or character in " ,.'\u2019\n" for character in text)
-    return plain >= 0.85 * len(text)  # noqa: PLR2004
+    return plain >= 0.85 * len(text)

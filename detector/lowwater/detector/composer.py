@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowwater.detector.profiles import profile_for
-
 from lowwater.collectors.consumers import CONSUMERS, Consumer, Provenance
 from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.reading import Reading
@@ -19,6 +17,7 @@ from lowwater.detector.events import Observation, Turn
 from lowwater.detector.ledger import LedgerEntry, Reserved, apportion, residual_tokens
 from lowwater.detector.models.calibration import Calibration
 from lowwater.detector.models.requirement import RequirementModel
+from lowwater.detector.profiles import profile_for
 from lowwater.detector.windows import model_limits
 
 __all__ = ["Composer", "ContextState", "RoleState", "default_requirement"]

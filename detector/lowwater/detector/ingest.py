@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from lowwater.collectors.extract import read_log, read_span
-
 from lowwater.collectors.dialects.base import ReadContext
+from lowwater.collectors.extract import read_log, read_span
 from lowwater.collectors.reading import Reading
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.detector.readers.base import Item

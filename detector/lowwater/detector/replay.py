@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lowwater.detector.readers.detect import FileReport, read_paths
-from lowwater.detector.sorting import sort_readings
-
 from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.reading import Reading
 from lowwater.collectors.tokens import Hasher
@@ -20,6 +17,8 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.ingest import Ingest
 from lowwater.detector.pipeline import Output, Pipeline
 from lowwater.detector.readers.base import Problems
+from lowwater.detector.readers.detect import FileReport, read_paths
+from lowwater.detector.sorting import sort_readings
 
 __all__ = ["Replay"]
 

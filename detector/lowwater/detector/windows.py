@@ -50,7 +50,7 @@ def _table() -> dict[str, ModelLimits]:
                 continue
             key = name.lower()
             base = key.rpartition("/")[2]
-            limits = ModelLimits(window, int(model.limit.output) or None, not base.startswith("gemini"))
+            limits = ModelLimits(window, int(model.limit.output or 0) or None, not base.startswith("gemini"))
             weight = 1000 if provider.id in _MAKERS else 1
             for spelling in {key, base, f"{provider.id}/{key}"}:
                 votes.setdefault(spelling, Counter())[limits] += weight

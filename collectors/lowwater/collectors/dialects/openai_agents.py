@@ -48,7 +48,7 @@ def openai_agents_span(exported: Mapping[str, Any]) -> SpanRecord | None:
 
 def _nanoseconds(value: Any) -> int:
     try:
-        moment = datetime.datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        moment = datetime.datetime.fromisoformat(str(value))
     except ValueError:
         return 0
     if moment.tzinfo is None:

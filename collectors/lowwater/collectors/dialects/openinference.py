@@ -88,8 +88,7 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         read_content(
             draft,
             tools=schemas or None,
-            messages=_messages(attributes, "llm.input_messages")
-            or ([text_of(item.get("prompt.text")) or item for item in prompts] or None),
+            messages=_messages(attributes, "llm.input_messages") or (prompts or None),
             answer=_messages(attributes, "llm.output_messages"),
         )
     elif kind in (Operation.TOOL, Operation.RETRIEVAL):

@@ -78,7 +78,7 @@ def _print(replay: Replay, diagnosis: Diagnosis) -> None:
         counts = {"spans": report.spans, "log records": report.logs, "readings": report.readings}
         items = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing"
         console.print(Text.assemble((report.file, "bold"), f" · {report.format or 'no known format'} · {items}"))
-    if len(replay.files) > 20:  # noqa: PLR2004 - as sliced
+    if len(replay.files) > 20:
         console.print(f"[dim]… and {len(replay.files) - 20} more files[/dim]")
     console.print()
     if not diagnosis.calls and not diagnosis.rollups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -135,7 +136,7 @@ def _finding(console: Console, episode: Episode) -> None:
     sentence = _sentence(episode)
     if sentence:
         console.print(Padding(Text(sentence), _INDENT))
-    for step in finding.advice[:3]:
+    for step in (episode.last if episode.resolved else finding).advice[:3]:
         gives = f" ({tokens(step.tokens)} tokens)" if step.tokens else ""
         console.print(Padding(Text(f"→ {step.action}{gives}", "dim"), _INDENT))
 
@@ -175,7 +176,7 @@ def _sentence(episode: Episode) -> str:
 
 def _pool(console: Console, pool: PoolReport) -> None:
     shown = ", ".join(tokens(value) for value in pool.first_input_tokens[:6])
-    more = " …" if len(pool.first_input_tokens) > 6 else ""  # noqa: PLR2004 - as sliced
+    more = " …" if len(pool.first_input_tokens) > 6 else ""
     held = f"{pool.width} at once of {pool.members} · {tokens(pool.peak_tokens)} held together at the peak"
     console.print(Text.assemble(("Fan-out ", "bold"), held))
     parent = "" if pool.parent_peak_tokens is None else f" · orchestrator up to {tokens(pool.parent_peak_tokens)}"
@@ -210,7 +211,7 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
         facts.append(f"peak {tokens(peak.input_tokens)}{of}")
     compactions = context.all_compactions()
     facts += [_compaction(item) for item in compactions[:4]]
-    if len(compactions) > 4:  # noqa: PLR2004 - as sliced
+    if len(compactions) > 4:
         facts.append(f"{len(compactions)} compactions in all")
     if context.rewrites:
         facts.append(f"history rewritten {context.rewrites} times")
@@ -252,11 +253,11 @@ def _by_interest(context: ContextSummary, kept: list[LedgerEntry]) -> Iterator[L
         yield context.peak
     if context.tightest is not None:
         yield context.tightest
-    for before, entry in zip(kept, kept[1:], strict=False):
+    for before, entry in pairwise(kept):
         if entry.compacted:
             yield before
             yield entry
-    for before, entry in zip(kept, kept[1:], strict=False):
+    for before, entry in pairwise(kept):
         if entry.regime != before.regime and "unknown" not in (entry.regime, before.regime):
             yield entry
     step = -(-len(kept) // _TELLING)

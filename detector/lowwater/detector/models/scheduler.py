@@ -28,7 +28,7 @@ class SchedulerTick:
 
     def estimate_seconds(self) -> float | None:
         """The tick in seconds, None until ten gaps were seen."""
-        return float(self._gap.get()) if self.gaps >= 10 else None
+        return float(self._gap.get() or 0.0) if self.gaps >= 10 else None
 
 
 class DebtShare:

@@ -81,7 +81,12 @@ class Episode:
             return
         if self.firing is not None and severity <= self.firing.severity:
             # No new line, but the one that resolves it will tell the latest numbers.
-            self.firing = replace(self.firing, evidence=dict(signal.evidence), provenance=dict(signal.provenance))
+            self.firing = replace(
+                self.firing,
+                evidence=dict(signal.evidence),
+                provenance=dict(signal.provenance),
+                advice=signal.advice,
+            )
             return
         self.firing = replace(
             subject,
@@ -105,6 +110,7 @@ def _kept(firing: Finding) -> dict[str, Any]:
         "reason": firing.reason,
         "evidence": firing.evidence,
         "provenance": firing.provenance,
+        "advice": firing.advice,
     }
 
 

@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowwater.collectors.consumers import Provenance
+from lowwater.collectors.reading import Compaction
+from lowwater.detector.config import DetectorConfig
+from lowwater.detector.events import Observation
+from lowwater.detector.findings import Advice, Finding, Kind, Severity
+from lowwater.detector.models.trend import Trend
+from lowwater.detector.operators.base import Episode, Signal, about
 from lowwater.detector.policies.compaction import (
     Forecast,
     HighWater,
@@ -15,14 +22,6 @@ from lowwater.detector.policies.compaction import (
     why_blocked,
 )
 from lowwater.detector.policies.rejection import CompactionRecord
-
-from lowwater.collectors.consumers import Provenance
-from lowwater.collectors.reading import Compaction
-from lowwater.detector.config import DetectorConfig
-from lowwater.detector.events import Observation
-from lowwater.detector.findings import Advice, Finding, Kind, Severity
-from lowwater.detector.models.trend import Trend
-from lowwater.detector.operators.base import Episode, Signal, about
 
 __all__ = ["CompactionOperator", "CompactionState"]
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout
-
 from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import AgentRun, Observation, Origin
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about_origin
+from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout
 
 __all__ = ["FanoutOperator", "FanoutState", "PoolReport"]
 
@@ -176,7 +175,7 @@ class FanoutOperator:
         declared = state.declared.get(pool, {})
         ceiling = _tokens(declared.get("pool.ceiling_tokens"))
         width, peak, inputs = _peak(run)
-        if width < 2:  # noqa: PLR2004 - their spans overlap, their calls were not seen
+        if width < 2:
             return
         spend = sum(member.spend_tokens for member in run)
         parent = state.members.get(pool)

@@ -6,6 +6,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from lowwater.collectors.consumers import Provenance
+from lowwater.detector.config import DetectorConfig
+from lowwater.detector.events import CompactionMark, Observation
+from lowwater.detector.findings import Advice, Finding, Kind, Severity
+from lowwater.detector.models.scheduler import DebtShare, SchedulerTick
+from lowwater.detector.operators.base import Episode, Signal, about
 from lowwater.detector.policies.rejection import (
     Classification,
     CompactionRecord,
@@ -13,13 +19,6 @@ from lowwater.detector.policies.rejection import (
     classify_rejection,
 )
 from lowwater.detector.policies.retry import amplification, synchrony
-
-from lowwater.collectors.consumers import Provenance
-from lowwater.detector.config import DetectorConfig
-from lowwater.detector.events import CompactionMark, Observation
-from lowwater.detector.findings import Advice, Finding, Kind, Severity
-from lowwater.detector.models.scheduler import DebtShare, SchedulerTick
-from lowwater.detector.operators.base import Episode, Signal, about
 
 __all__ = ["RejectionOperator", "RejectionState"]
 

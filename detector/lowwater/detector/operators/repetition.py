@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from lowwater.detector.policies.repetition import RepetitionVerdict, ToolCallView, judge_repetition
-
 from lowwater.collectors.consumers import Provenance
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation, ToolRun
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.policies.repetition import RepetitionVerdict, ToolCallView, judge_repetition
 
 __all__ = ["RepetitionOperator", "RepetitionState"]
 

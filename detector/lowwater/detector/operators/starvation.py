@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
-
 from lowwater.collectors.consumers import Consumer, Provenance
 from lowwater.collectors.content import Content
 from lowwater.detector.composer import RoleState
@@ -14,6 +12,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
 __all__ = ["StarvationOperator", "StarvationState"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lowwater.detector.errors import CompactionStagingDeadlock
 
@@ -155,9 +156,9 @@ def why_blocked(
         return DebtReason.DOES_NOT_FIT_SUMMARIZER
     if staging_tokens is not None and input_tokens + staging_tokens > window_tokens:
         return DebtReason.STAGING_UNAVAILABLE
-    if turn_slo_seconds is not None and turn_seconds is not None:
-        if turn_seconds + (compaction_seconds or 0.0) > turn_slo_seconds:
-            return DebtReason.LATENCY_BUDGET
+    slow = turn_slo_seconds is not None and turn_seconds is not None
+    if slow and (turn_seconds or 0.0) + (compaction_seconds or 0.0) > (turn_slo_seconds or 0.0):
+        return DebtReason.LATENCY_BUDGET
     return DebtReason.UNKNOWN
 
 
@@ -171,7 +172,7 @@ def is_thrash(limit_turns: Sequence[int]) -> bool:
     (True, False)
     """
     quick = 0
-    for before, after in zip(limit_turns, limit_turns[1:], strict=False):
+    for before, after in pairwise(limit_turns):
         quick = quick + 1 if after - before <= THRASH_TURNS else 0
         if quick >= THRASH_HITS:
             return True

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 __all__ = [
     "LOOP_CALLS",
-    "SCATTERED_FACTOR",
     "REPHRASED_CALLS",
     "REPHRASED_SIMILARITY",
+    "SCATTERED_FACTOR",
     "RepetitionVerdict",
     "ToolCallView",
     "judge_repetition",
@@ -96,7 +96,7 @@ def judge_repetition(
     Raises:
         ValueError: ``loop_calls`` is below 2 or ``consecutive`` below 1.
     """
-    if loop_calls < 2:  # noqa: PLR2004
+    if loop_calls < 2:
         msg = f"loop_calls must be 2 or more, not {loop_calls}"
         raise ValueError(msg)
     if consecutive < 1:

@@ -153,7 +153,7 @@ def arbitrate(
         regime, reason = Regime.TRANSIENT, "evicted_recently"
     elif after_release == 0:
         regime, reason = Regime.TRANSIENT, "release_would_cure"
-    elif len(sticky) < 2:  # noqa: PLR2004 - the published rule: at least two
+    elif len(sticky) < 2:
         regime, reason = Regime.TRANSIENT, "single_claimant"
     else:
         regime, reason = Regime.SILENT_STARVATION, "sticky_claims_exceed_window"

@@ -139,7 +139,7 @@ def _session(session: str, entries: list[_Entry]) -> Iterator[Reading]:
     asked: dict[int, tuple[ToolUse, int]] = {}
     previous_ns = 0
     for index, entry in enumerate(entries):
-        common = {
+        common: dict[str, Any] = {
             "trace_id": session,
             "span_id": entry.id,
             "end_ns": entry.time_ns,
