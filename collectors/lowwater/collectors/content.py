@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer
-from lowwater.collectors.tokens import Hasher, estimate_tokens
+from lowwater.collectors.tokens import Hasher
 
 __all__ = ["BlockKind", "Content", "ContentBuilder"]
 
@@ -141,9 +141,10 @@ class ContentBuilder:
             kind = BlockKind.RETRIEVAL
         content = self._content
         content.kinds.append(kind)
-        content.weights.append(min(estimate_tokens(text), 0xFFFFFFFF))
+        key, weight = self.hasher.weigh(text)
+        content.weights.append(min(weight, 0xFFFFFFFF))
         content.characters.append(min(len(text), 0xFFFFFFFF))
-        content.keys.append(self.hasher.hash(text))
+        content.keys.append(key)
         content.refs.append(ref)
 
     def message(self) -> None:

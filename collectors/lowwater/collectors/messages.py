@@ -71,7 +71,7 @@ def read_messages(value: Any, builder: ContentBuilder, *, default_role: str = "u
 def read_system(value: Any, builder: ContentBuilder) -> None:
     """Read system instructions: text, parts, or a message."""
     value = unwrap(load_json(value))
-    if isinstance(value, Mapping) and "role" not in value and "parts" in value:
+    if isinstance(value, dict) and "role" not in value and "parts" in value:
         value = value["parts"]
     _parts(value, BlockKind.SYSTEM, builder, _Message(), 0)
 
@@ -79,7 +79,7 @@ def read_system(value: Any, builder: ContentBuilder) -> None:
 def read_tools(value: Any, builder: ContentBuilder) -> None:
     """Read tool definitions: one block per tool, whatever its form."""
     value = unwrap(load_json(value))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         # {"name": schema} maps, Gemini's function_declarations, or a single definition.
         nested = value.get("function_declarations") or value.get("functionDeclarations") or value.get("tools")
         if isinstance(nested, list):
@@ -92,7 +92,7 @@ def read_tools(value: Any, builder: ContentBuilder) -> None:
         value = [value]
     for tool in value:
         definition = unwrap(load_json(tool))
-        declared = definition.get("function_declarations") if isinstance(definition, Mapping) else None
+        declared = definition.get("function_declarations") if isinstance(definition, dict) else None
         for item in declared if isinstance(declared, list) else [definition]:
             builder.add(BlockKind.TOOL_SCHEMA, item if isinstance(item, str) else _dump(item))
 
@@ -108,7 +108,7 @@ def flatten(value: Any) -> str:
         texts = [_part_text(part) for part in value]
         if all(text is not None for text in texts):
             return "\n".join(text for text in texts if text)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         text = _part_text(value)
         if text is not None:
             return text
@@ -133,7 +133,7 @@ def _read(value: Any, builder: ContentBuilder, role: str, depth: int) -> None:
         for item in value:
             _read(unwrap(load_json(item)) if isinstance(item, str) else unwrap(item), builder, role, depth + 1)
         return
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         builder.message()
         _text(flatten(value), _kind(role), builder, _Message())
         return
@@ -185,12 +185,12 @@ def _langchain(message: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any
     """(role, body) of LangChain's serialised messages; (None, message) of others."""
     kwargs = message.get("kwargs")
     path = message.get("id")
-    if isinstance(kwargs, Mapping) and isinstance(path, list) and path:
+    if isinstance(kwargs, dict) and isinstance(path, list) and path:
         return _class_role(str(path[-1])), kwargs
     kind = message.get("type")
     if isinstance(kind, str) and kind.lower() in _ROLES and "role" not in message:
         data = message.get("data")
-        return kind.lower(), data if isinstance(data, Mapping) else message
+        return kind.lower(), data if isinstance(data, dict) else message
     return None, message
 
 
@@ -211,18 +211,18 @@ def _class_role(name: str) -> str:
 def _parts(parts: Any, kind: BlockKind, builder: ContentBuilder, about: _Message, depth: int) -> None:
     parts = unwrap(parts)
     if (isinstance(parts, list) and kind is not BlockKind.TOOL_RESULT) or (
-        isinstance(parts, list) and any(isinstance(part, Mapping) and _type(part) in _RESULTS for part in parts)
+        isinstance(parts, list) and any(isinstance(part, dict) and _type(part) in _RESULTS for part in parts)
     ):
         for part in parts:
             _part(unwrap(part), kind, builder, about, depth)
-    elif isinstance(parts, Mapping) and kind is not BlockKind.TOOL_RESULT:
+    elif isinstance(parts, dict) and kind is not BlockKind.TOOL_RESULT:
         _part(parts, kind, builder, about, depth)
     elif parts is not None:
         _text(flatten(parts), kind, builder, about)
 
 
 def _part(part: Any, kind: BlockKind, builder: ContentBuilder, about: _Message, depth: int) -> None:
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         _text(flatten(part), kind, builder, about)
         return
     name = _type(part)
@@ -240,7 +240,7 @@ def _part(part: Any, kind: BlockKind, builder: ContentBuilder, about: _Message, 
     elif name not in _NO_TEXT:
         for key, read in _UNTYPED.items():
             nested = part.get(key)
-            if isinstance(nested, Mapping):
+            if isinstance(nested, dict):
                 read({**nested, "type": key}, builder, about)
                 return
         if any(key in part for key in ("inlineData", "inline_data", "fileData", "file_data", "image_url")):
@@ -251,11 +251,11 @@ def _part(part: Any, kind: BlockKind, builder: ContentBuilder, about: _Message, 
 
 def _call(call: Any, builder: ContentBuilder, about: _Message | None = None) -> None:
     call = unwrap(call)
-    if not isinstance(call, Mapping):
+    if not isinstance(call, dict):
         builder.add(BlockKind.TOOL_ARGUMENTS, flatten(call))
         return
     function = call.get("function")
-    inner: Mapping[str, Any] = function if isinstance(function, Mapping) else call
+    inner: Mapping[str, Any] = function if isinstance(function, dict) else call
     name = text_of(inner.get("name") or call.get("toolName") or call.get("tool_name"))
     arguments = next(
         (inner[key] for key in ("arguments", "input", "args", "parameters") if inner.get(key) is not None), None
@@ -325,7 +325,7 @@ def _part_text(part: Any) -> str | None:
     part = unwrap(part)
     if isinstance(part, str):
         return part
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return None
     if _type(part) in _NO_TEXT:
         return ""
@@ -349,7 +349,7 @@ def _is_calls(parts: Any) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) for item in value)
+        and all(isinstance(item, dict) and isinstance(item.get("function"), Mapping) for item in value)
     )
 
 

@@ -53,6 +53,14 @@ class SpanRecord:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: Sequence[SpanEvent] = ()
     resource: Mapping[str, Any] = field(default_factory=dict)
+    _namespaces: frozenset[str] | None = field(default=None, repr=False, compare=False)
+
+    def namespaces(self) -> frozenset[str]:
+        """First dotted parts of the attributes' keys; every dialect asks, so they are computed once."""
+        known = self._namespaces
+        if known is None:
+            known = self._namespaces = frozenset([key.partition(".")[0] for key in self.attributes])
+        return known
 
 
 @dataclass(slots=True)

@@ -54,6 +54,10 @@ def estimate_tokens(text: str) -> int:
     return max(1, round(tokens))
 
 
+_REMEMBERED = 1 << 16
+"""Estimates remembered by hash, some 8 MB: conversations re-send their history on every call."""
+
+
 class Hasher:
     """A keyed 64-bit hash of text, so that equality can be seen and text cannot be guessed.
 
@@ -62,12 +66,23 @@ class Hasher:
             must recognise each other's hashes share a key.
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_weights")
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = os.urandom(32) if key is None else key
+        self._weights: dict[int, int] = {}
 
     def hash(self, text: str) -> int:
         """Hash a text to 1 .. 2**64 - 1; 0 is left free to mean "none"."""
         data = text.encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=self._key).digest(), "big") or 1
+
+    def weigh(self, text: str) -> tuple[int, int]:
+        """(hash, estimated tokens) of a text; a text that was seen lately is not looked at twice."""
+        key = self.hash(text)
+        weight = self._weights.get(key)
+        if weight is None:
+            if len(self._weights) >= _REMEMBERED:
+                self._weights.clear()
+            weight = self._weights[key] = estimate_tokens(text)
+        return key, weight

@@ -78,7 +78,7 @@ def load_json(value: Any) -> Any:
 
 def unwrap(value: Any, depth: int = 0) -> Any:
     """OTLP's typed values (``{"stringValue": ..}``, ``{"arrayValue": {"values": [..]}}``) as plain ones."""
-    if depth > _MAX_DEPTH or not isinstance(value, Mapping) or len(value) != 1:
+    if depth > _MAX_DEPTH or not isinstance(value, dict) or len(value) != 1:
         return value
     (name, inner), *_ = value.items()
     if name in ("stringValue", "boolValue", "doubleValue", "bytesValue"):

@@ -6,6 +6,7 @@ pages.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 __all__ = ["DEFAULT_TRIGGER_RATIO", "PROFILES", "TriggerProfile", "profile_for"]
@@ -65,6 +66,7 @@ PROFILES: tuple[TriggerProfile, ...] = (
 """First match wins. A mark of fewer than four letters must be the whole name."""
 
 
+@functools.lru_cache(maxsize=4096)
 def profile_for(scope: str | None, service: str | None) -> TriggerProfile | None:
     """The profile of the framework that a scope or service names, or None.
 

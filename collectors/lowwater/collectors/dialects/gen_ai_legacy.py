@@ -24,6 +24,7 @@ _ROLES = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+_INDEXED = ("gen_ai.prompt", "gen_ai.completion", "llm.request.functions.")
 _WHOLE = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 
 
@@ -61,6 +62,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
     if draft.reading.kind is not Operation.LLM:
         return
     attributes = span.attributes
+    if not span.events and not any(key.startswith(_INDEXED) for key in attributes):
+        return
     prompt = indexed_messages(attributes, "gen_ai.prompt") or attributes.get("gen_ai.prompt")
     answer = indexed_messages(attributes, "gen_ai.completion") or attributes.get("gen_ai.completion")
     builder, answers = draft.context.builder(), draft.context.builder()

@@ -76,11 +76,9 @@ class TableDialect:
         """Whether the span carries one of the dialect's marks."""
         if self.scopes and span.scope_name.startswith(self.scopes):
             return True
-        attributes = span.attributes
-        if not self.keys.isdisjoint(attributes):
+        if not self.keys.isdisjoint(span.attributes):
             return True
-        namespaces = self.namespaces
-        return bool(namespaces) and any(key.partition(".")[0] in namespaces for key in attributes)
+        return not self.namespaces.isdisjoint(span.namespaces())
 
     def kind_of(self, span: SpanRecord) -> Operation | None:
         """What the span is, as far as this dialect tells."""
