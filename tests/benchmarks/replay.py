@@ -72,7 +72,7 @@ def other_span(span: Span, index: int) -> None:
         attribute(span, "gen_ai.operation.name", "execute_tool")
         attribute(span, "gen_ai.tool.name", "read")
         attribute(span, "gen_ai.tool.call.arguments", json.dumps({"path": f"/srv/{index % 50}"}))
-    elif kind == 3:  # noqa: PLR2004
+    elif kind == 3:
         attribute(span, "gen_ai.operation.name", "invoke_agent")
         attribute(span, "gen_ai.agent.name", "bot")
     for number in range(10):

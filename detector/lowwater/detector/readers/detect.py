@@ -14,6 +14,8 @@ from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.detector.errors import InputError
 from lowwater.detector.readers import (
+    cassette,
+    chat_log,
     claude_code,
     console,
     flat,
@@ -39,6 +41,8 @@ FORMATS: tuple[Format, ...] = (
     mini_swe_agent.FORMAT,
     swe_agent.FORMAT,
     flat.FORMAT,
+    chat_log.FORMAT,
+    cassette.FORMAT,
     otlp_proto.FORMAT,
 )
 """Every known format."""
