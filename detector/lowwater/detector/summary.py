@@ -178,7 +178,7 @@ class Summary:
         """Episodes by severity, then by time of onset."""
         return sorted(
             self.episodes.values(),
-            key=lambda item: (-item.worst.severity, item.first.time_ns or 0, item.first.id),
+            key=lambda item: (-item.worst.severity, item.first.time_ns or 0, item.first.turn or 0, item.first.id),
         )
 
     def count(self, severity: Severity) -> int:

@@ -154,7 +154,8 @@ def _sentence(episode: Episode) -> str:
     if kind.startswith("compaction_") and kind != "compaction_debt_share":
         left = fact("turns_left")
         soon = f", full in {left:.0f} turns" if isinstance(left, float | int) else ""
-        return f"{tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}, {fact('debt_turns')} turns above its mark{soon}"
+        full = f"{tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}"
+        return f"{full}, {fact('debt_turns')} turns above its mark{soon}"
     if kind == "fanout_overrun":
         green = " while every member was within its own" if fact("all_members_green") else ""
         return (

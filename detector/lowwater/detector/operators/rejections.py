@@ -208,7 +208,8 @@ class RejectionOperator:
         attempts, logical = state.attempts + sum(open_calls), state.logical + len(open_calls)
         ratio = amplification(attempts, logical)
         doomed = max(open_calls, default=0)
-        if ratio is None or (ratio < self._config.amplification_ratio and doomed < _DOOMED_ATTEMPTS):
+        believed = logical >= _BELIEVED_CALLS and ratio is not None and ratio >= self._config.amplification_ratio
+        if ratio is None or not (believed or doomed >= _DOOMED_ATTEMPTS):
             return None
         evidence = {
             "attempts": attempts,
@@ -246,6 +247,9 @@ class RejectionOperator:
 
 _DOOMED_ATTEMPTS = 6
 """Six attempts at one call: the official SDKs stop after three, gateways multiply layers (cognee#4679 saw 36)."""
+
+_BELIEVED_CALLS = 5
+"""Logical calls before their mean number of attempts means anything; one call that was tried thrice is no trend."""
 
 _HERD_SHARE = 0.5
 """Half of the recent retries in common wake-ups; independent jittered retries of five callers stay below a fifth."""

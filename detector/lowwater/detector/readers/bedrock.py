@@ -1,7 +1,7 @@
 """Agents of Amazon Bedrock: the trace that their answer streams, in AWS event-stream framing.
 
-A frame is: total length, headers length (4 bytes each, big-endian), checksum, headers, payload, checksum. The payloads that
-matter are JSON with ``trace.orchestrationTrace``: model invocations, and what a knowledge base returned.
+A frame is: total length, headers length (4 bytes each, big-endian), checksum, headers, payload, checksum. The payloads that matter
+are JSON with ``trace.orchestrationTrace``: model invocations, and what a knowledge base returned.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def readings(
         if steps is None:
             continue
         common: dict[str, Any] = {
-            "trace_id": f"{run}/{index}", "span_id": f"{run}/{index}/{number}", "conversation": text_of(event.get("sessionId")),
+            "trace_id": f"{run}/{index}", "span_id": f"{run}/{index}/{number}",
+            "conversation": text_of(event.get("sessionId")),
             "agent_name": text_of(event.get("agentCollaboratorName")), "agent_id": text_of(event.get("agentId")),
             "service": "bedrock-agent", "scope": "bedrock-agent", "dialects": ("bedrock_agents",),
         }  # fmt: skip
