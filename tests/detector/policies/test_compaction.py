@@ -1,0 +1,155 @@
+"""When compaction is due, what blocks it, and a scheduler that never puts it off for good."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowwater.detector.errors import CompactionStagingDeadlock
+from lowwater.detector.policies.compaction import (
+    CompactionScheduler,
+    DebtReason,
+    above_high_water,
+    admit_compaction,
+    forecast_deadlock,
+    is_thrash,
+    why_blocked,
+)
+
+
+def test_the_marks_are_compared_strictly() -> None:
+    at = above_high_water(input_tokens=180_000, window_tokens=200_000, trigger_ratio=0.9)
+    above = above_high_water(input_tokens=180_001, window_tokens=200_000, trigger_ratio=0.9)
+    assert (at.above, above.above, above.which, above.over_tokens) == (False, True, "trigger", 1)
+
+
+def test_a_scratchpad_with_a_reservation_has_its_own_mark() -> None:
+    mark = {
+        "input_tokens": 10_000,
+        "window_tokens": 32_000,
+        "trigger_ratio": 0.9,
+        "scratchpad_reservation_tokens": 6_000,
+    }
+    assert not above_high_water(**mark, scratchpad_tokens=4_200).above  # type: ignore[arg-type]
+    found = above_high_water(**mark, scratchpad_tokens=4_201)  # type: ignore[arg-type]
+    assert (found.above, found.which, found.over_tokens) == (True, "scratchpad", 1)
+
+
+def test_the_forecast_counts_turns_and_seconds_to_the_end_of_the_staging_buffer() -> None:
+    forecast = forecast_deadlock(
+        window_tokens=32_000,
+        input_tokens=26_000,
+        growth_tokens_per_turn=500.0,
+        staging_tokens=4_000,
+        seconds_per_turn=2.0,
+    )
+    assert (forecast.turns, forecast.seconds) == (4.0, 8.0)
+    full = forecast_deadlock(
+        window_tokens=32_000, input_tokens=28_000, growth_tokens_per_turn=-1.0, staging_tokens=4_000
+    )
+    assert full.turns == 0.0
+    shrinking = forecast_deadlock(window_tokens=32_000, input_tokens=1, growth_tokens_per_turn=0.0)
+    assert shrinking.turns is None
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.floats(0.1, 1e5), st.integers(0, 10**6))
+def test_a_faster_growth_never_gives_more_time(window: int, used: int, growth: float, staging: int) -> None:
+    slow = forecast_deadlock(
+        window_tokens=window, input_tokens=used, growth_tokens_per_turn=growth, staging_tokens=staging
+    )
+    fast = forecast_deadlock(
+        window_tokens=window, input_tokens=used, growth_tokens_per_turn=2 * growth, staging_tokens=staging
+    )
+    assert slow.turns is not None
+    assert fast.turns is not None
+    assert fast.turns <= slow.turns
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"in_flight": True, "resident_after_tokens": 31_000}, DebtReason.IN_FLIGHT_OR_FAILING),
+        ({"failures": 1}, DebtReason.IN_FLIGHT_OR_FAILING),
+        ({"resident_after_tokens": 28_800}, DebtReason.FLOOR_ABOVE_TRIGGER),
+        ({"resident_after_tokens": 28_799}, DebtReason.UNKNOWN),
+        ({"summarizer_window_tokens": 29_999}, DebtReason.DOES_NOT_FIT_SUMMARIZER),
+        ({"staging_tokens": 2_001}, DebtReason.STAGING_UNAVAILABLE),
+        ({"staging_tokens": 2_000}, DebtReason.UNKNOWN),
+        ({"turn_slo_seconds": 1.8, "turn_seconds": 1.6, "compaction_seconds": 0.34}, DebtReason.LATENCY_BUDGET),
+        ({}, DebtReason.UNKNOWN),
+    ],
+)
+def test_the_most_specific_reason_that_the_numbers_show(facts: dict[str, float], reason: DebtReason) -> None:
+    found = why_blocked(input_tokens=30_000, window_tokens=32_000, trigger_tokens=28_800, **facts)  # type: ignore[arg-type]
+    assert found is reason
+
+
+@pytest.mark.parametrize(
+    ("hits", "thrash"),
+    [([10, 13, 16, 19], True), ([10, 13, 16, 20], False), ([1, 40, 42, 44, 46], True), ([1, 2, 3], False), ([], False)],
+)
+def test_thrash_is_three_quick_returns_to_the_limit(hits: list[int], thrash: bool) -> None:
+    assert is_thrash(hits) is thrash
+
+
+class Agent:
+    """The incident: a 32k window, a scratchpad that grows by 600 tokens a turn, 340 ms per 12k tokens compacted."""
+
+    seconds_per_token = 0.340 / 12_000
+
+    def __init__(self) -> None:
+        self.scratchpad = 1_200
+        self.turn_seconds = 1.75
+
+    def input_tokens(self) -> int:
+        return 9_000 + self.scratchpad
+
+
+def test_a_rule_that_always_honours_the_latency_target_stalls() -> None:
+    agent, turn = Agent(), 0
+    while agent.input_tokens() + 2_000 <= 32_000 and turn < 200:
+        agent.scratchpad += 600
+        turn += 1
+        if agent.turn_seconds + agent.seconds_per_token * agent.scratchpad <= 1.8:
+            agent.scratchpad = 1_200
+    assert 30 <= turn < 60
+
+
+def test_the_scheduler_runs_two_hundred_turns_without_a_stall() -> None:
+    agent = Agent()
+    scheduler = CompactionScheduler(
+        window_tokens=32_000, staging_tokens=2_000, seconds_per_token=agent.seconds_per_token, turn_slo_seconds=1.8,
+        scratchpad_reservation_tokens=6_000,
+    )  # fmt: skip
+    compacted = []
+    for turn in range(200):
+        agent.scratchpad += 600
+        decision = scheduler.at_turn_end(
+            input_tokens=agent.input_tokens(),
+            scratchpad_tokens=agent.scratchpad,
+            turn_seconds=agent.turn_seconds,
+            growth_tokens_per_turn=600.0,
+        )
+        assert decision.reason != DebtReason.STAGING_UNAVAILABLE.value
+        if decision.admitted:
+            agent.scratchpad = 1_200
+            compacted.append(turn)
+    assert len(compacted) >= 20
+    assert max(after - before for before, after in zip(compacted, compacted[1:], strict=False)) <= 10
+
+
+def test_the_gate_raises_when_staging_cannot_be_had() -> None:
+    mark = above_high_water(input_tokens=31_000, window_tokens=32_000, trigger_ratio=0.9)
+    decision = admit_compaction(
+        high_water=mark, input_tokens=31_000, window_tokens=32_000, staging_tokens=2_000, expected_seconds=0.1
+    )
+    with pytest.raises(CompactionStagingDeadlock, match="stage"):
+        decision.require()
+
+
+def test_impossible_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="window_tokens"):
+        above_high_water(input_tokens=1, window_tokens=0, trigger_ratio=0.9)
+    with pytest.raises(ValueError, match="staging_tokens"):
+        forecast_deadlock(window_tokens=1, input_tokens=1, growth_tokens_per_turn=1.0, staging_tokens=-1)

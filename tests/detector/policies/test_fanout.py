@@ -1,0 +1,146 @@
+"""How wide, how much in all, what may move: against the invariant."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowwater.detector.errors import BudgetStarvationError
+from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout, redistribute
+
+TOKENS = st.integers(0, 50_000)
+
+
+def members(width: int, overhead: int, content: int) -> list[Member]:
+    return [Member(f"m{number}", overhead, content) for number in range(width)]
+
+
+def test_a_width_below_n_max_can_still_break_the_ceiling() -> None:
+    """N_max is 12 for the least useful content; eight with their real budgets are 264k and more in a pool of 200k."""
+    widest = max_width(
+        ceiling_tokens=200_000, parent_reserve_tokens=20_000, synthesis_reserve_tokens=12_000,
+        overhead_per_subagent_tokens=9_000, min_useful_content_tokens=5_000,
+    )  # fmt: skip
+    assert widest == 12
+    plan = plan_fanout(
+        ceiling_tokens=200_000, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=members(8, 9_000, 24_000)
+    )
+    assert (plan.feasible, plan.committed_tokens, plan.excess_tokens) == (False, 264_000, 64_000)
+    with pytest.raises(BudgetStarvationError, match="264000 tokens, 64000 over"):
+        plan.require()
+
+
+@given(st.integers(1, 500_000), TOKENS, TOKENS, st.integers(1, 20_000), TOKENS)
+def test_n_max_is_the_largest_width_that_satisfies_the_invariant(
+    ceiling: int, parent: int, synthesis: int, overhead: int, content: int
+) -> None:
+    widest = max_width(
+        ceiling_tokens=ceiling, parent_reserve_tokens=parent, synthesis_reserve_tokens=synthesis,
+        overhead_per_subagent_tokens=overhead, min_useful_content_tokens=content,
+    )  # fmt: skip
+    reserves = {"ceiling_tokens": ceiling, "parent_reserve_tokens": parent, "synthesis_reserve_tokens": synthesis}
+    if widest:
+        committed = parent + synthesis + widest * (overhead + content)
+        assert committed <= ceiling
+    assert parent + synthesis + (widest + 1) * (overhead + content) > ceiling
+    if widest <= 40:
+        assert not plan_fanout(**reserves, members=members(widest + 1, overhead, content)).feasible
+
+
+@given(st.lists(st.tuples(TOKENS, TOKENS, st.booleans()), max_size=12), st.randoms(use_true_random=False))
+def test_the_order_of_members_does_not_matter(rows: list[tuple[int, int, bool]], rng: random.Random) -> None:
+    pool = [
+        Member(str(number), reserved, allocated, 0, ended) for number, (reserved, allocated, ended) in enumerate(rows)
+    ]
+    other = pool[:]
+    rng.shuffle(other)
+    settings = {"ceiling_tokens": 100_000, "parent_reserve_tokens": 5_000, "synthesis_reserve_tokens": 1_000}
+    assert plan_fanout(**settings, members=pool) == plan_fanout(**settings, members=other)
+
+
+def test_a_member_that_has_ended_commits_nothing() -> None:
+    pool = [Member("a", 9_000, 24_000, 20_000, ended=True), Member("b", 9_000, 24_000)]
+    plan = plan_fanout(ceiling_tokens=33_000, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=pool)
+    assert plan.feasible
+
+
+POOL = [
+    Member("a", 9_000, 24_000, 4_000),
+    Member("b", 9_000, 24_000, 24_000),
+    Member("c", 9_000, 24_000, 10_000, ended=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("donor", "recipient", "amount", "allowed", "reason"),
+    [
+        ("a", "b", 20_000, True, "allowed"),  # all that is unspent
+        ("a", "b", 20_001, False, "reservation_not_movable"),
+        ("a", "b", 29_001, False, "already_spent"),
+        ("b", "a", 1, False, "reservation_not_movable"),  # nothing unspent
+        ("c", "a", 23_000, True, "allowed"),  # ended: its reservation is free too
+        ("c", "a", 23_001, False, "already_spent"),
+        ("a", "c", 1, False, "recipient_ended"),
+        ("a", "a", 1, False, "same_member"),
+    ],
+)
+def test_only_unspent_content_moves(donor: str, recipient: str, amount: int, allowed: bool, reason: str) -> None:
+    decision = redistribute(POOL, donor=donor, recipient=recipient, amount_tokens=amount)
+    assert (decision.allowed, decision.reason) == (allowed, reason)
+    if not allowed:
+        with pytest.raises(BudgetStarvationError, match=reason):
+            decision.require()
+
+
+@given(
+    st.lists(st.tuples(TOKENS, TOKENS, TOKENS, st.booleans()), min_size=2, max_size=6),
+    st.integers(0, 120_000),
+)
+def test_redistribution_conserves_and_never_takes_a_running_reservation(
+    rows: list[tuple[int, int, int, bool]], amount: int
+) -> None:
+    pool = [Member(str(number), *row) for number, row in enumerate(rows)]
+    decision = redistribute(pool, donor="0", recipient="1", amount_tokens=amount)
+    assert sum(item.reserved_tokens + item.allocated_tokens for item in decision.members) == sum(
+        item.reserved_tokens + item.allocated_tokens for item in pool
+    )
+    for before, after in zip(pool, decision.members, strict=True):
+        if not before.ended:
+            assert after.reserved_tokens == before.reserved_tokens
+            assert after.allocated_tokens >= min(before.used_tokens, before.allocated_tokens)
+
+
+def test_the_aggregate_breaks_while_every_member_is_green() -> None:
+    verdict = aggregate_check(
+        ceiling_tokens=200_000, parent_reserve_tokens=10_000, aggregate_tokens=196_000,
+        occupancy_tokens={str(number): 24_500 for number in range(8)}, limits_tokens={str(number): 33_000 for number in range(8)},
+    )  # fmt: skip
+    assert (verdict.overrun_tokens, verdict.all_members_green) == (6_000, True)
+    at = aggregate_check(
+        ceiling_tokens=10,
+        parent_reserve_tokens=0,
+        aggregate_tokens=10,
+        occupancy_tokens={"a": 10},
+        limits_tokens={"a": 9},
+    )
+    assert (at.overrun_tokens, at.all_members_green) == (0, False)
+
+
+def test_impossible_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="a.used_tokens"):
+        plan_fanout(
+            ceiling_tokens=1, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=[Member("a", 0, 0, -1)]
+        )
+    with pytest.raises(ValueError, match="recipient"):
+        redistribute(POOL, donor="a", recipient="nobody", amount_tokens=1)
+    with pytest.raises(ValueError, match="must not both be 0"):
+        max_width(
+            ceiling_tokens=1,
+            parent_reserve_tokens=0,
+            synthesis_reserve_tokens=0,
+            overhead_per_subagent_tokens=0,
+            min_useful_content_tokens=0,
+        )

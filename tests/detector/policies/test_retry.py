@@ -1,0 +1,93 @@
+"""How to retry, and when retries amplify or wake together."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowwater.detector.policies.rejection import RejectionClass
+from lowwater.detector.policies.retry import amplification, enforce_retry_policy, synchrony
+
+
+def test_debt_is_compacted_then_retried_without_waiting() -> None:
+    decision = enforce_retry_policy("compaction_debt", 1)
+    assert (decision.retry, decision.wait_seconds, decision.compact_first) == (True, 0.0, True)
+
+
+@pytest.mark.parametrize("cls", ["spend_cap", "context_length"])
+def test_what_waiting_cannot_cure_is_not_retried(cls: str) -> None:
+    assert not enforce_retry_policy(cls, 1).retry
+
+
+@given(
+    st.sampled_from([item.value for item in RejectionClass]),
+    st.integers(1, 50),
+    st.floats(0, 0.999),
+    st.none() | st.floats(0, 600),
+)
+def test_a_retry_ends_and_honours_what_the_provider_asked(
+    cls: str, attempt: int, jitter: float, asked: float | None
+) -> None:
+    decision = enforce_retry_policy(cls, attempt, retry_after_seconds=asked, jitter=jitter)
+    if attempt >= 4:
+        assert not decision.retry
+    if decision.retry and not decision.compact_first:
+        assert decision.wait_seconds >= (asked or 0.0)
+        assert decision.wait_seconds <= (asked or 0.0) + 60.0
+
+
+def test_two_callers_told_the_same_moment_do_not_wake_together() -> None:
+    waits = {
+        enforce_retry_policy("rate_limit", 2, retry_after_seconds=20.0, jitter=jitter).wait_seconds
+        for jitter in (0.1, 0.9)
+    }
+    assert len(waits) == 2
+
+
+@given(st.integers(1, 10_000), st.integers(0, 10_000))
+def test_amplification_is_at_least_one(calls: int, extra: int) -> None:
+    ratio = amplification(calls + extra, calls)
+    assert ratio is not None
+    assert ratio >= 1
+
+
+def test_a_herd_is_told_from_independent_callers() -> None:
+    herd = [(round(number / 10) * 10 + 0.01 * number, f"caller{number % 8}") for number in range(40)]
+    found = synchrony(herd, window_seconds=1.0, min_callers=5)
+    assert found is not None
+    assert found.share_ratio > 0.8
+    rng = random.Random(7)
+    scattered = [(rng.uniform(0, 600), f"caller{number % 8}") for number in range(40)]
+    quiet = synchrony(scattered, window_seconds=1.0, min_callers=5)
+    assert quiet is not None
+    assert quiet.share_ratio < 0.2
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.sampled_from("abcdefgh")), max_size=40), st.randoms(use_true_random=False)
+)
+def test_synchrony_is_a_share_and_does_not_depend_on_order(
+    retries: list[tuple[float, str]], rng: random.Random
+) -> None:
+    found = synchrony(retries, window_seconds=1.0, min_callers=3)
+    other = retries[:]
+    rng.shuffle(other)
+    assert synchrony(other, window_seconds=1.0, min_callers=3) == found
+    if found is not None:
+        assert 0.0 <= found.share_ratio <= 1.0
+
+
+def test_one_caller_has_nobody_to_be_synchronous_with() -> None:
+    assert synchrony([(1.0, "a"), (1.1, "a")], window_seconds=1.0, min_callers=2) is None
+
+
+def test_impossible_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="attempt"):
+        enforce_retry_policy("rate_limit", 0)
+    with pytest.raises(ValueError, match="jitter"):
+        enforce_retry_policy("rate_limit", 1, jitter=1.0)
+    with pytest.raises(ValueError, match="retry_after_seconds"):
+        enforce_retry_policy("rate_limit", 1, retry_after_seconds=-1.0)
