@@ -54,7 +54,10 @@ def test_it_pages_when_it_lasts_and_only_once() -> None:
 
 def test_it_resolves_after_two_good_turns() -> None:
     story = starving(4) + [turn(number, working=("plan", "next")) for number in (5, 6, 7)]
-    assert [finding.state for finding in starvation(story)] == [*[State.FIRING, State.FIRING, State.RESOLVED][:1], State.RESOLVED]
+    assert [finding.state for finding in starvation(story)] == [
+        *[State.FIRING, State.FIRING, State.RESOLVED][:1],
+        State.RESOLVED,
+    ]
 
 
 def test_a_default_requirement_never_pages() -> None:
