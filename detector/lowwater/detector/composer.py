@@ -186,7 +186,7 @@ class Composer:
         if state.split is None or turn.history == "first":
             return dict(zip(CONSUMERS, (head, 0, 0, 0, total - head), strict=True))
         head = min(head, state.split[Consumer.SYSTEM] + state.split[Consumer.TOOLS])
-        if turn.history in ("compacted", "rewritten") or turn.previous_input_tokens is None:
+        if turn.history == "compacted" or turn.previous_input_tokens is None:
             # What a compaction leaves is a summary and recent turns: text, with everything recoverable released.
             return dict(zip(CONSUMERS, (head, 0, 0, 0, total - head), strict=True))
         claims = self._grown(state.split, turn, total - head)
