@@ -155,7 +155,9 @@ def main() -> int:
             base = statistics.median(seconds["protobuf parse only"])
             for what, (_run, size) in work.items():
                 median = statistics.median(seconds[what])
-                print(f"{name:<14}{what:<22}{options.spans / median:>10,.0f}{size / median / 1e6:>8,.1f}{base / median:>9.3f}")
+                print(
+                    f"{name:<14}{what:<22}{options.spans / median:>10,.0f}{size / median / 1e6:>8,.1f}{base / median:>9.3f}"
+                )
     return 0
 
 

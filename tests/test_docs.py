@@ -1,0 +1,120 @@
+"""Documentation that cannot drift: commands run, names exist, tables are complete."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lowwater.collectors.dialects import load_dialects
+from lowwater.collectors.dialects.base import Dialect
+from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
+from lowwater.detector.config import DetectorConfig, Override, load_config
+from lowwater.detector.findings import Kind
+from lowwater.detector.readers.detect import FORMAT_NAMES
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+MAKE_TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def fenced(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    found = [
+        line.partition("   #")[0].strip()
+        for path in DOCS
+        for block in fenced(path, "sh")
+        for line in block.splitlines()
+    ]
+    return sorted({line for line in found if line and not line.startswith("#")})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_shown_can_be_run(command: str, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    if words[0] == "make":
+        assert set(words[1:]) <= MAKE_TARGETS
+        return
+    if words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert all(match in extras for word in words for match in re.findall(r"lowwater\[(\w+)\]", word))
+        return
+    assert words[0] == "lowwater"
+    shutil.copy(ROOT / "examples/healthy.otlp.jsonl", tmp_path / "traces.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", "lowwater.detector.cli", *words[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for path in DOCS:
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+def test_every_dialect_has_its_row() -> None:
+    rows = re.findall(r"^\| `(\w+)`", (ROOT / "docs/dialects.md").read_text(), re.MULTILINE)
+    assert rows == [dialect.name for dialect in load_dialects()[0]]
+
+
+def test_the_dialect_that_the_docs_teach_is_one() -> None:
+    scope: dict[str, object] = {}
+    exec(fenced(ROOT / "docs/dialects.md", "python")[0], scope)  # noqa: S102
+    assert isinstance(scope["DIALECT"], Dialect)
+
+
+def test_every_format_has_its_row() -> None:
+    text = (ROOT / "docs/formats.md").read_text()
+    assert {name for name in re.findall(r"`([\w-]+)`", text)} >= set(FORMAT_NAMES)
+
+
+def test_every_kind_of_finding_has_its_row() -> None:
+    text = (ROOT / "docs/findings.md").read_text()
+    assert all(f"`{kind.value}`" in text for kind in Kind)
+
+
+def test_every_setting_is_documented_and_the_example_is_valid(tmp_path: Path) -> None:
+    text = (ROOT / "docs/configuration.md").read_text()
+    for field in dataclasses.fields(Override):
+        assert field.name in text
+    for field in dataclasses.fields(DetectorConfig):
+        if field.name != "overrides":
+            assert f"`{field.name}`" in text or f"\n{field.name} =" in text, field.name
+    (example,) = fenced(ROOT / "docs/configuration.md", "toml")
+    path = tmp_path / "lowwater.toml"
+    path.write_text(example)
+    assert load_config(path).declared("requirement_tokens", "support-eu", "researcher", None) == 8_000
+
+
+def test_every_attribute_is_documented() -> None:
+    text = (ROOT / "docs/configuration.md").read_text()
+    named: set[str] = set()
+    for prefix, group in re.findall(r"`lowwater\.([\w.]*)(?:\{([\w,]+)\})?[\w]*`", text):
+        named |= {prefix + part for part in group.split(",")} if group else {prefix}
+    shown = {
+        name
+        for name in COUNTS | SECONDS | TEXTS
+        if any(name == item or name.startswith(item) for item in named if item)
+    }
+    internal = {
+        "context.working_tokens",
+        "context.retrieval_tokens",
+        "context.scratchpad_tokens",
+        "context.residual_tokens",
+    }
+    assert (COUNTS | SECONDS | TEXTS) - shown <= internal
