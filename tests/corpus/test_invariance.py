@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import zstandard
+from tests.conftest import Corpus
 
 from lowwater.detector.findings import Finding
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.replay import Replay
-from tests.conftest import Corpus
 
 LINES = (
     "pi-mono/before-compaction.jsonl",

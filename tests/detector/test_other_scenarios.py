@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.detector.builders import HASHER, call, content, span, tool
+from tests.detector.scenarios import ARGS, RESULT, A, S, U, entries, findings, run, words
 
 from lowwater.collectors.reading import Compaction, Failure, Operation, Reading, ToolUse
 from lowwater.collectors.sketch import sketch
 from lowwater.detector.config import DetectorConfig, Override
 from lowwater.detector.findings import Finding, Kind, Severity, State
 from lowwater.detector.operators.fanout import PoolReport
-from tests.detector.builders import HASHER, call, content, span, tool
-from tests.detector.scenarios import ARGS, RESULT, A, S, U, entries, findings, run, words
 
 # --- fan-out ---------------------------------------------------------------------------------------------------------
 
@@ -24,10 +24,10 @@ def fanout(
     ceiling: int | None = 200_000,
     waves: int = 1,
     budget: int | None = None,
-    **declared: Any,
+    declared: dict[str, Any] | None = None,
 ) -> list[Reading]:
     """An orchestrator that starts subagents at once, or in waves one after another."""
-    pool = dict(declared)
+    pool = dict(declared or {})
     if ceiling is not None:
         pool["pool.ceiling_tokens"] = ceiling
     if budget is not None:
@@ -105,11 +105,11 @@ def test_a_feasible_wide_plan_is_quiet() -> None:
 
 
 def test_a_planned_width_counts_before_all_have_started() -> None:
-    assert of(Kind.FANOUT_OVERCOMMITTED, fanout(2, 3_000, budget=24_000, **{"pool.planned_width": 8}))
+    assert of(Kind.FANOUT_OVERCOMMITTED, fanout(2, 3_000, budget=24_000, declared={"pool.planned_width": 8}))
 
 
 def test_spend_is_summed_where_the_pool_measures_spend() -> None:
-    story = fanout(4, 24_000, **{"pool.measure": "spend"}, ceiling=190_000)
+    story = fanout(4, 24_000, ceiling=190_000, declared={"pool.measure": "spend"})
     assert of(Kind.FANOUT_OVERRUN, story)
     assert of(Kind.FANOUT_OVERRUN, fanout(4, 24_000, ceiling=190_000)) == []
 
@@ -194,7 +194,7 @@ def test_the_end_of_the_staging_buffer_is_foreseen() -> None:
 
 def test_what_survives_above_the_trigger_cannot_converge() -> None:
     mark = Compaction(before_tokens=190_000, after_tokens=185_000)
-    story = filling(17) + [span("m", Operation.COMPACTION, 171, 172, conversation="c", compaction=mark)]
+    story = [*filling(17), span("m", Operation.COMPACTION, 171, 172, conversation="c", compaction=mark)]
     story += [
         call(
             f"d{n}", 170.0 + 10 * n, input_tokens=185_000 + n, output_tokens=9, conversation="c", window_tokens=200_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowwater.collectors.dialects import Dialect, Draft, ReadContext, load_dialects
+from lowwater.collectors.dialects.compaction import CompactionDialect
+from lowwater.collectors.dialects.table import TableDialect
 from lowwater.collectors.failures import span_failure
 from lowwater.collectors.reading import Operation, Reading
 from lowwater.collectors.records import LogRecord, SpanRecord
@@ -35,7 +37,7 @@ def read_span(span: SpanRecord, context: ReadContext, dialects: Sequence[Dialect
     if not span.attributes and not span.events and not span.scope_name:
         return reading
     draft = Draft(reading, context)
-    matching = [dialect for dialect in (load_dialects()[0] if dialects is None else dialects) if dialect.matches(span)]
+    matching = _matching(span) if dialects is None else [dialect for dialect in dialects if dialect.matches(span)]
     if not matching:
         return reading
     # What the span is comes first: the dialect that knows is not always the one that has the numbers.
@@ -75,6 +77,27 @@ def read_log(record: LogRecord, context: ReadContext, dialects: Sequence[Dialect
                 reading.joins = True
             return reading
     return None
+
+
+_MAX_SHAPES = 4_096
+_shapes: dict[tuple[str, frozenset[str]], list[tuple[Dialect, bool]]] = {}
+"""Dialects that may match a span of some scope with some set of keys, and whether that is settled by scope and keys alone.
+Instrumentations write few such shapes over and over."""
+
+
+def _matching(span: SpanRecord) -> list[Dialect]:
+    shape = (span.scope_name, frozenset(span.attributes))
+    candidates = _shapes.get(shape)
+    if candidates is None:
+        candidates = []
+        for dialect in load_dialects()[0]:
+            settled = isinstance(dialect, TableDialect) and not isinstance(dialect, CompactionDialect)
+            if not settled or dialect.matches(span):
+                candidates.append((dialect, settled))
+        if len(_shapes) >= _MAX_SHAPES:
+            _shapes.clear()
+        _shapes[shape] = candidates
+    return [dialect for dialect, settled in candidates if settled or dialect.matches(span)]
 
 
 def _service(span: SpanRecord) -> str | None:

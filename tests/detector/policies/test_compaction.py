@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +138,7 @@ def test_the_scheduler_runs_two_hundred_turns_without_a_stall() -> None:
             agent.scratchpad = 1_200
             compacted.append(turn)
     assert len(compacted) >= 20
-    assert max(after - before for before, after in zip(compacted, compacted[1:], strict=False)) <= 10
+    assert max(after - before for before, after in pairwise(compacted)) <= 10
 
 
 def test_the_gate_raises_when_staging_cannot_be_had() -> None:

@@ -130,7 +130,7 @@ def test_the_aggregate_breaks_while_every_member_is_green() -> None:
 
 
 def test_impossible_numbers_are_named() -> None:
-    with pytest.raises(ValueError, match="a.used_tokens"):
+    with pytest.raises(ValueError, match=r"a\.used_tokens"):
         plan_fanout(
             ceiling_tokens=1, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=[Member("a", 0, 0, -1)]
         )

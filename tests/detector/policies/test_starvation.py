@@ -72,7 +72,7 @@ def test_advice_comes_in_the_order_of_recoverability() -> None:
 
 
 def test_the_gate_raises_with_numbers_and_remedy_only_when_starved() -> None:
-    with pytest.raises(WorkingMemoryStarvationError, match="2500 tokens, 3500 too few.*release scratchpad"):
+    with pytest.raises(WorkingMemoryStarvationError, match=r"2500 tokens, 3500 too few.*release scratchpad"):
         judge().require()
     assert judge(requirement_tokens=1).require().regime is Regime.HEALTHY
 

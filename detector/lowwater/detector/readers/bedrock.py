@@ -1,7 +1,7 @@
 """Agents of Amazon Bedrock: the trace that their answer streams, in AWS event-stream framing.
 
-A frame is: total length, headers length (4 bytes each, big-endian), checksum, headers, payload, checksum. The payloads that matter
-are JSON with ``trace.orchestrationTrace``: model invocations, and what a knowledge base returned.
+A frame is: total length, headers length (4 bytes each, big-endian), checksum, headers, payload, checksum. The payloads that
+matter are JSON with ``trace.orchestrationTrace``: model invocations, and what a knowledge base returned.
 """
 
 from __future__ import annotations
