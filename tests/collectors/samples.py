@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowwater.collectors.reading import Operation
+from lowwater.collectors.dialects import ReadContext
+from lowwater.collectors.extract import read_span
+from lowwater.collectors.reading import Operation, Reading
 from lowwater.collectors.records import LogRecord, SpanEvent, SpanRecord
+from lowwater.collectors.tokens import Hasher
 
 CANARY = "canary-7f3a-never-leave"
 
@@ -31,6 +34,12 @@ class Sample:
             "a" * 32, "b" * 16, self.name, None, 10, 20, self.status, "", self.scope, "1", self.attributes, self.events,
             self.resource,
         )  # fmt: skip
+
+
+def reading_of(attributes: dict[str, Any], name: str = "span", scope: str = "", **more: Any) -> Reading:
+    """What is read from a span of these attributes."""
+    span = SpanRecord("a" * 32, "b" * 16, name, scope_name=scope, attributes=attributes, **more)
+    return read_span(span, ReadContext(hasher=Hasher(b"tests")))
 
 
 MESSAGES = json.dumps(
@@ -217,9 +226,26 @@ CALLS: tuple[Sample, ...] = (
     ),
     Sample(
         "agent_framework",
-        {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": "2546", "sk.available_functions": TOOLS},
+        {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": "2546", "gen_ai.tool.definitions": TOOLS},
         {"usage.input_tokens": 2546, "blocks": 1},
         scope="Experimental.Microsoft.Extensions.AI",
+    ),
+    Sample(
+        "semantic_kernel",
+        {"gen_ai.operation.name": "chat.completions", "gen_ai.usage.input_tokens": 100, "sk.available_functions": TOOLS,
+         "gen_ai.operation.type": "ai_client"},
+        {"usage.input_tokens": 100, "blocks": 1},
+        scope="semantic_kernel.utils.telemetry.model_diagnostics.decorators",
+    ),
+    Sample(
+        "sentry",
+        {"gen_ai.operation.type": "ai_client", "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 100,
+         "gen_ai.usage.input_tokens.cached": 40, "gen_ai.usage.output_tokens": 10,
+         "gen_ai.usage.output_tokens.reasoning": 3, "gen_ai.request.messages": CHAT,
+         "gen_ai.request.available_tools": TOOLS, "gen_ai.response.text": CANARY,
+         "gen_ai.context.window_size": 200_000, "gen_ai.context.utilization": 0.0005},
+        {"usage.input_tokens": 100, "usage.cache_read_tokens": 40, "usage.reasoning_tokens": 3, "model": "m",
+         "window_tokens": 200_000, "blocks": 5},
     ),
     Sample(
         "copilot_chat",
@@ -295,6 +321,16 @@ OTHERS: tuple[Sample, ...] = (
            scope="codex_cli_rs"),
     Sample("claude_code", {"span.type": "claude_code.tool", "tool_name": "Read", "tool_use_id": "c1", "tool_input": CANARY},
            {"tool.name": "Read"}, kind=Operation.TOOL),
+    Sample("sentry", {"gen_ai.operation.type": "tool", "gen_ai.tool.name": "read", "gen_ai.tool.input": CANARY,
+           "gen_ai.tool.output": CANARY}, {"tool.name": "read"}, kind=Operation.TOOL),
+    Sample("autogen", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "bot"}, {"agent_name": "bot"},
+           scope="autogen-core", kind=Operation.AGENT),
+    Sample("semantic_kernel", {"sk.available_functions": "read,write"}, {}, name="AutoFunctionInvocationLoop",
+           kind=Operation.WORKFLOW),
+    Sample("openai_agents", {"openai_agents.type": "custom", "openai_agents.name": "turn", "openai_agents.data":
+           {"sdk_span_type": "turn", "usage": {"input_tokens": 9}}}, {"usage.input_tokens": 9}, kind=Operation.OTHER),
+    Sample("mlflow", {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": json.dumps([{"page_content": CANARY}] * 3)},
+           {"documents": 3, "tool.retriever": True}, kind=Operation.RETRIEVAL),
     Sample("agent_framework", {"workflow.id": "w"}, {}, name="workflow.run x", scope="agent_framework",
            kind=Operation.WORKFLOW),
     Sample("compaction", {"compaction.before.tokens": 900, "compaction.after.tokens": 100, "compaction.compacted": True},
@@ -322,6 +358,10 @@ OTHERS: tuple[Sample, ...] = (
            status="error", kind=Operation.COMPACTION),
     Sample("compaction", {"gen_ai.operation.name": "chat", "langsmith.metadata.lc_source": "summarization"},
            {"compaction.source": "langchain"}, kind=Operation.LLM),
+    Sample("compaction", {"gen_ai.operation.name": "chat", "output.value": json.dumps({"content": CANARY, "usage": {
+           "input_tokens": 220, "iterations": [{"type": "compaction", "input_tokens": 900, "output_tokens": 9},
+           {"type": "message", "input_tokens": 220}]}})}, {"compaction.before_tokens": 900,
+           "compaction.after_tokens": 220, "compaction.source": "usage.iterations"}, kind=Operation.LLM),
     Sample("compaction", {"gen_ai.operation.name": "chat", "pi.call_kind": "compaction", "pi.tokens_before": 900},
            {"compaction.before_tokens": 900}, kind=Operation.LLM),
 )  # fmt: skip
@@ -333,6 +373,13 @@ LOGS: tuple[tuple[LogRecord, dict[str, Any]], ...] = (
       "conversation": "s"}),
     (LogRecord("a" * 32, "b" * 16, 5, "claude_code.compaction", None, attributes={"trigger": "auto", "success": False}),
      {"compaction.outcome": "failure", "compaction.after_tokens": None}),
+    (LogRecord("a" * 32, "b" * 16, 5, "compaction", "claude_code.compaction", attributes={"pre_tokens": 900,
+     "post_tokens": 100, "error": CANARY, "success": True}), {"compaction.source": "claude-code",
+     "parent_span_id": "b" * 16}),
+    (LogRecord("a" * 32, "b" * 16, 5, "api_error", "claude_code.api_error", attributes={"error": f"overloaded {CANARY}",
+     "status_code": "529"}), {"failure.status": 529, "joins": True}),
+    (LogRecord("a" * 32, "", 5, "qwen-code.chat_compression", {"tokens_before": 900, "tokens_after": 950}),
+     {"compaction.source": "qwen-code", "compaction.outcome": "no_op"}),
     (LogRecord("a" * 32, "", 5, "gemini_cli.chat_compression", None, attributes={"tokens_before": 900, "tokens_after": 100}),
      {"compaction.source": "gemini-cli"}),
     (LogRecord("a" * 32, "b" * 16, 5, "lowwater.compaction", None, attributes={"resident_before_tokens": 900,

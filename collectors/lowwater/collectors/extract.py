@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowwater.collectors.dialects import Dialect, Draft, ReadContext, load_dialects
-from lowwater.collectors.dialects.compaction import CompactionDialect
 from lowwater.collectors.dialects.table import TableDialect
 from lowwater.collectors.failures import span_failure
 from lowwater.collectors.reading import Operation, Reading
@@ -79,6 +78,7 @@ def read_log(record: LogRecord, context: ReadContext, dialects: Sequence[Dialect
     return None
 
 
+_TABLE: type = TableDialect
 _MAX_SHAPES = 4_096
 _shapes: dict[tuple[str, frozenset[str]], list[tuple[Dialect, bool]]] = {}
 """Dialects that may match a span of some scope with some set of keys, and whether that is settled by scope and keys alone.
@@ -91,7 +91,7 @@ def _matching(span: SpanRecord) -> list[Dialect]:
     if candidates is None:
         candidates = []
         for dialect in load_dialects()[0]:
-            settled = isinstance(dialect, TableDialect) and not isinstance(dialect, CompactionDialect)
+            settled = dialect.__class__ is _TABLE
             if not settled or dialect.matches(span):
                 candidates.append((dialect, settled))
         if len(_shapes) >= _MAX_SHAPES:

@@ -48,7 +48,9 @@ class _Below:
 
 @dataclass(slots=True)
 class _Held:
-    reading: Reading
+    """A reading on its way; what remembers it keeps this and not the reading, which is let go once it went on."""
+
+    reading: Reading | None
     call: bool = False
     rollup: bool = False
 
@@ -62,7 +64,7 @@ class Directory:
 
     boundaries: dict[_Key, tuple[Operation, str | None, str | None]] = field(default_factory=dict)
     conversations: dict[str, str] = field(default_factory=dict)
-    limit: int = 200_000
+    limit: int = 50_000
 
     def note(self, reading: Reading) -> None:
         """Remember what a span says about itself for the sake of its descendants."""
@@ -100,7 +102,7 @@ class Assembler:
         self._lateness_ns = int(lateness_seconds * 1e9)
         self._max_held = max_held
         self._watermark = 0
-        self._held: deque[_Held] = deque()
+        self._held: deque[tuple[_Held, Reading]] = deque()
         self._spans: OrderedDict[_Key, _Span] = OrderedDict()
         self._below: OrderedDict[_Key, _Below] = OrderedDict()
         self._anchors: OrderedDict[_Key, str] = OrderedDict()
@@ -120,33 +122,32 @@ class Assembler:
         for record in self._joins.pop(key, ()):
             _complete(reading, record)
         held = _Held(reading)
-        self._settle_call(key, held)
+        self._settle_call(key, held, reading)
         self._spans[key] = _Span(
             reading.parent_span_id, reading.kind, reading.agent_name, reading.conversation, reading.end_ns
         )
         self.directory.note(reading)
         if held.call or reading.compaction or reading.kind in (*_BOUNDARIES, Operation.RETRIEVAL):
-            self._held.append(held)
+            self._held.append((held, reading))
         self._watermark = max(self._watermark, reading.end_ns)
         yield from self._release()
 
     def flush(self) -> Iterator[Event]:
         """The input is over: yield all that is still held."""
         while self._held:
-            yield from self._events(self._held.popleft())
+            yield from self._events(*self._held.popleft())
         self._count("unjoined_records", sum(map(len, self._joins.values())))
         self._joins.clear()
 
     # --- counting once -----------------------------------------------------------------------------------------------
 
-    def _settle_call(self, key: _Key, held: _Held) -> None:
-        reading = held.reading
+    def _settle_call(self, key: _Key, held: _Held, reading: Reading) -> None:
         below = self._below.pop(key, None)
         is_llm = reading.kind is Operation.LLM
         has_usage = _has_usage(reading.usage)
         if below is not None and (is_llm or has_usage):
             self._count("rollups")
-            if below.calls == 1 and below.only is not None:
+            if below.calls == 1 and below.only is not None and below.only.reading is not None:
                 _complete(below.only.reading, reading)
                 below.reported = below.reported or _has_usage(below.only.reading.usage)
             elif has_usage and not below.reported:
@@ -172,7 +173,8 @@ class Assembler:
             _bounded(self._responses, reading.response_id, held)
             return False
         self._count("duplicate_calls")
-        _complete(known.reading, reading)
+        if known.reading is not None:
+            _complete(known.reading, reading)
         return True
 
     def _is_within_a_call(self, reading: Reading) -> bool:
@@ -189,7 +191,8 @@ class Assembler:
             if above is not None and above.call:
                 if not above.rollup:
                     self._count("rollups")
-                    _complete(above.reading, reading)
+                    if above.reading is not None:
+                        _complete(above.reading, reading)
                     return True
                 above.call = above.rollup = False
                 self._count("rollups")
@@ -210,14 +213,14 @@ class Assembler:
 
     def _release(self) -> Iterator[Event]:
         while self._held:
-            held, head = self._held[0], self._held[0].reading
+            held, head = self._held[0]
             # A roll-up waits in any case: a call below it may come late, and then it does not count.
             waits = held.rollup or not self._ancestry_known(head)
             if waits and head.end_ns + self._lateness_ns > self._watermark:
                 if len(self._held) <= self._max_held:
                     break
                 self._count("hurried")
-            yield from self._events(self._held.popleft())
+            yield from self._events(*self._held.popleft())
         # Walks start from held readings only, which are not older than the lateness.
         horizon = self._watermark - 2 * self._lateness_ns
         while self._spans and (
@@ -297,8 +300,8 @@ class Assembler:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _events(self, held: _Held) -> Iterator[Event]:
-        reading = held.reading
+    def _events(self, held: _Held, reading: Reading) -> Iterator[Event]:
+        held.reading = None
         anchor, conversation = self._anchor(reading)
         origin = Origin(
             reading.trace_id,
@@ -321,9 +324,9 @@ class Assembler:
 
     def _join_later(self, key: _Key, record: Reading) -> None:
         if key in self._spans:  # the record came after its span
-            for held in self._held:
-                if (held.reading.trace_id, held.reading.span_id) == key:
-                    _complete(held.reading, record)
+            for _, waiting in self._held:
+                if (waiting.trace_id, waiting.span_id) == key:
+                    _complete(waiting, record)
                     return
             self._count("unjoined_records")
             return
@@ -344,8 +347,8 @@ def _starter(above: Anchor) -> str | None:
 _MAX_DEPTH = 256
 """Spans nest a dozen deep; a longer chain is a cycle or an attack."""
 
-_MAX_KEYS = 200_000
-"""Bound of every table of ids: at some 200 bytes each, 40 MB."""
+_MAX_KEYS = 50_000
+"""Bound of every table of ids: at some 300 bytes each, 15 MB. Duplicates and late parents come soon or never."""
 
 
 def _bounded(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:

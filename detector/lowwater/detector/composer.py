@@ -57,7 +57,7 @@ class RoleState:
 class ContextState:
     """The composer's state of one context."""
 
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: Calibration | None = None
     declared: dict[str, Any] = field(default_factory=dict)
     split: Split | None = None
     content: Content | None = None
@@ -146,7 +146,7 @@ class Composer:
 
     def _measured(self, state: ContextState, total: int, content: Content, turn: Turn) -> Split:
         weights = list(content.consumer_weights())
-        calibration = state.calibration
+        calibration = state.calibration = state.calibration or Calibration()
         visible = sum(weights)
         calibration.learn_one(visible, total)
         kinds = set(content.kinds)

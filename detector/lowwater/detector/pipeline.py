@@ -66,7 +66,7 @@ class Pipeline:
     """
 
     def __init__(
-        self, config: DetectorConfig | None = None, *, directory: Directory | None = None, max_contexts: int = 100_000
+        self, config: DetectorConfig | None = None, *, directory: Directory | None = None, max_contexts: int = 20_000
     ) -> None:
         self.config = config or DetectorConfig()
         self.assembler = Assembler(lateness_seconds=self.config.lateness_seconds, directory=directory)
@@ -118,7 +118,9 @@ class Pipeline:
         role_state = self._roles.get(role_key(turn))
         seen = self._composer.step(self._contexts.get(turn.context), role_state, turn)
         # Repetition comes first: it raises the severity of a starvation finding.
-        findings = list(self._repetition.step(self._repetitions.get(turn.context), seen))
+        findings: list[Finding] = []
+        if turn.between or turn.context in self._repetitions.states:
+            findings += self._repetition.step(self._repetitions.get(turn.context), seen)
         findings += self._starvation.step(self._starvations.get(turn.context), role_state, seen)
         yield seen.entry
         yield from findings

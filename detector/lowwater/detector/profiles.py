@@ -12,7 +12,7 @@ from dataclasses import dataclass
 __all__ = ["DEFAULT_TRIGGER_RATIO", "PROFILES", "TriggerProfile", "profile_for"]
 
 DEFAULT_TRIGGER_RATIO = 0.90
-"""Assumed where nothing is known: above the triggers of all frameworks below, so that none is called late by it."""
+"""Assumed where nothing is known. Most frameworks below start earlier, so it calls few of them late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,10 @@ PROFILES: tuple[TriggerProfile, ...] = (
     TriggerProfile(
         "claude code", ("claude-code", "claude_code", "com.anthropic.claude_code"),
         "claude-code#20760, #86863: window less a buffer of 33k to 45k, about 0.83 of 200k", buffer_tokens=33_000,
+    ),
+    TriggerProfile(
+        "anthropic tool clearing", ("anthropic-clear-tool-uses",), "Anthropic documentation, clear_tool_uses default",
+        trigger_tokens=100_000,
     ),
     TriggerProfile("copilot cli", ("copilot-cli", "github-copilot-cli"), "copilot-cli#3539", buffer_tokens=70_800),
     TriggerProfile("hermes", ("hermes",), "hermes#2116", 0.80),

@@ -14,6 +14,9 @@ from lowwater.detector.pipeline import Output
 
 __all__ = ["CompactionSeen", "ContextSummary", "Episode", "Summary"]
 
+_MAX_CONTEXTS = 2_000
+"""Contexts kept for display. Of more, the ones with the largest prompts and those with findings stay; all are counted."""
+
 _MAX_KEPT = 400
 """Calls kept per context for display; of a longer one the first and last halves are kept."""
 
@@ -146,12 +149,15 @@ class Summary:
     calls: int = 0
     rollups: int = 0
     input_rules: dict[str, int] = field(default_factory=dict)
+    dropped_contexts: int = 0
 
     def add(self, output: Output) -> None:
         """Take the next output."""
         if isinstance(output, LedgerEntry):
             context = self.contexts.get(output.context)
             if context is None:
+                if len(self.contexts) >= 2 * _MAX_CONTEXTS:
+                    self._drop_small()
                 context = self.contexts[output.context] = ContextSummary(
                     output.context, output.service, output.agent, output.model, output.conversation
                 )
@@ -173,6 +179,18 @@ class Summary:
                 known.announced = output
         else:
             self.pools[(output.trace_id, output.pool, output.run)] = output
+
+    def _drop_small(self) -> None:
+        """Forget the contexts of least interest, so that a file of a million conversations can be shown at all."""
+        found = {item.worst.context for item in self.episodes.values()}
+
+        def interest(context: ContextSummary) -> tuple[bool, int]:
+            return context.key in found, (context.peak.input_tokens or 0) if context.peak is not None else 0
+
+        ranked = sorted(self.contexts.values(), key=interest, reverse=True)
+        self.dropped_contexts += len(ranked) - _MAX_CONTEXTS
+        kept = {context.key for context in ranked[:_MAX_CONTEXTS]}
+        self.contexts = {key: context for key, context in self.contexts.items() if key in kept}
 
     def worst_first(self) -> list[Episode]:
         """Episodes by severity, then by time of onset."""

@@ -64,7 +64,7 @@ class ScopeState:
 
     tracks: list[_Track] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
-    exclusive: set[tuple[str, str, str | None]] = field(default_factory=set)
+    exclusive: frozenset[tuple[str, str, str | None]] = frozenset()
     waiting_tools: list[ToolRun] = field(default_factory=list)
     waiting_marks: list[CompactionMark] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class Tracker:
             content_tokens=None if reading.content is None or reading.content_is_delta else _spoken(reading.content),
         )
         if rule == "cache_exceeds_input":
-            state.exclusive.add(producer)
+            state.exclusive |= {producer}
         track, history = self._choose(state, call, tokens)
         if track is None:
             track = self._new_track(state, call)

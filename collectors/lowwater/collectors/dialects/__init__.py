@@ -37,9 +37,12 @@ BUILTIN: tuple[str, ...] = (
     "langsmith",
     "strands",
     "agent_framework",
+    "semantic_kernel",
+    "autogen",
     "copilot_chat",
     "gemini_cli",
     "litellm",
+    "sentry",
     "langfuse",
     "gen_ai_legacy",
 )

@@ -1,7 +1,6 @@
-"""Microsoft's frameworks: AutoGen, Semantic Kernel, Agent Framework and Microsoft.Extensions.AI.
+"""Microsoft Agent Framework and Microsoft.Extensions.AI: GenAI conventions, and spans of workflows.
 
-They write the GenAI conventions. AutoGen has no LLM spans of its own; ``orchestrate_tools`` of Microsoft.Extensions.AI sums
-the calls below it.
+Names: ``agent_framework/observability.py``. ``orchestrate_tools`` of Microsoft.Extensions.AI sums the calls below it.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ def _kind(span: SpanRecord) -> Operation | None:
 
 DIALECT = TableDialect(
     name="agent_framework",
-    versions="AutoGen 0.7, Semantic Kernel 1, Agent Framework 1, Microsoft.Extensions.AI 10",
-    namespaces=frozenset({"sk"}),
+    versions="Agent Framework 1, Microsoft.Extensions.AI 10",
     scopes=(
-        "agent_framework", "autogen", "semantic_kernel", "Microsoft.SemanticKernel", "Microsoft.Agents",
-        "Experimental.Microsoft", "Microsoft.Extensions.AI",
+        "agent_framework",
+        "Microsoft.Agents",
+        "Microsoft.Extensions.AI",
+        "Experimental.Microsoft.Agents",
+        "Experimental.Microsoft.Extensions.AI",
     ),
     odd_kinds=_kind,
-    tools=("sk.available_functions",),
-)  # fmt: skip
+)

@@ -13,6 +13,7 @@ from typing import Any
 from lowwater.collectors.consumers import Consumer
 from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import SpanRecord
 from lowwater.collectors.values import count, first, load_json
 
@@ -37,6 +38,29 @@ _VOLT_PARTS: Mapping[str, Consumer] = {
     "non_system_message_tokens_estimated": Consumer.WORKING,
 }
 
+_WINDOWS = (
+    "gen_ai.context.window_size",
+    "openclaw.context.limit",
+    "model_context_window",
+    "codex.token_usage.context_window",
+    "copilot_chat.request.max_prompt_tokens",
+)
+
+_RATIOS: Mapping[str, float] = {"gen_ai.context.utilization": 1.0, "kiro.context_usage_percentage": 100.0}
+"""Used part of the window, and the value that means all of it."""
+
+_LEAST_RATIO = 0.01
+"""A smaller ratio was rounded too coarsely to give the window."""
+
+_INPUTS = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "ai.usage.inputTokens",
+    "input_tokens",
+)
+"""Where the input stands that such a ratio, or ``used``, is about."""
+
 
 def _span(span: SpanRecord, draft: Draft) -> None:
     attributes = span.attributes
@@ -51,10 +75,21 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         if isinstance(parts, Mapping):
             _take(draft, parts, _QWEN_PARTS)
     _take(draft, {key[len(_VOLT) :]: value for key, value in attributes.items() if key.startswith(_VOLT)}, _VOLT_PARTS)
-    percentage = attributes.get("kiro.context_usage_percentage")
-    reported = count(first(attributes, "gen_ai.usage.input_tokens", "input_tokens"))
-    if isinstance(percentage, int | float) and 1 <= percentage <= 100 and reported:
-        draft.set("window_tokens", round(reported * 100 / percentage))
+    reported = count(first(attributes, *_INPUTS))
+    ratio = _used_ratio(attributes)
+    if ratio and reported and first(attributes, *_WINDOWS) is None:
+        draft.set("window_tokens", round(reported / ratio))
+    used = count(attributes.get("openclaw.context.used"))
+    if used and reported is None and draft.reading.kind is Operation.LLM:
+        draft.usage(input_tokens=used, cache_inclusive=True)
+
+
+def _used_ratio(attributes: Mapping[str, Any]) -> float | None:
+    for key, whole in _RATIOS.items():
+        value = attributes.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and _LEAST_RATIO <= value / whole <= 1:
+            return value / whole
+    return None
 
 
 def _take(draft: Draft, values: Mapping[str, Any], parts: Mapping[str, Consumer]) -> None:
@@ -79,6 +114,7 @@ DIALECT = TableDialect(
     keys=frozenset(
         {
             "gen_ai.context.window_size",
+            "gen_ai.context.utilization",
             "usage.prompt_context.total_tokens_estimated",
             "usage.prompt_context.system_tokens_estimated",
             "model_context_window",
@@ -88,13 +124,7 @@ DIALECT = TableDialect(
         }
     ),
     counts={
-        "window_tokens": (
-            "gen_ai.context.window_size",
-            "openclaw.context.limit",
-            "model_context_window",
-            "codex.token_usage.context_window",
-            "copilot_chat.request.max_prompt_tokens",
-        ),
+        "window_tokens": _WINDOWS,
         "trigger_tokens": ("auto_compact_token_limit",),
     },
     spans=_span,

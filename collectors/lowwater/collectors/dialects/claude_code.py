@@ -6,6 +6,8 @@ redacted unless detailed tracing is on, and then ``new_context`` holds only what
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect, read_content
 from lowwater.collectors.failures import read_failure
@@ -15,26 +17,32 @@ from lowwater.collectors.values import count, text_of
 
 __all__ = ["DIALECT"]
 
+_PREFIX = "claude_code."
 _KINDS = {"interaction": Operation.AGENT, "llm_request": Operation.LLM, "tool": Operation.TOOL}
-_ERRORS = ("claude_code.api_error", "claude_code.api_retries_exhausted")
+_ERRORS = (f"{_PREFIX}api_error", f"{_PREFIX}api_retries_exhausted")
 _REDACTED = "<REDACTED>"
 
 
 def _kind(span: SpanRecord) -> Operation | None:
-    kind = str(span.attributes.get("span.type") or span.name).removeprefix("claude_code.")
-    return _KINDS.get(kind)
+    kind = text_of(span.attributes.get("span.type"))
+    if kind is None and span.name.startswith(_PREFIX):
+        kind = span.name
+    return None if kind is None else _KINDS.get(kind.removeprefix(_PREFIX))
 
 
 def _span(span: SpanRecord, draft: Draft) -> None:
     attributes = span.attributes
     if draft.reading.kind is not Operation.LLM:
         return
+    bare = count(attributes.get("input_tokens"))
+    known = None if draft.reading.usage is None else draft.reading.usage.input_tokens
     draft.usage(
         input_tokens=attributes.get("input_tokens"),
         output_tokens=attributes.get("output_tokens"),
         cache_read_tokens=attributes.get("cache_read_tokens"),
         cache_write_tokens=attributes.get("cache_creation_tokens"),
-        cache_inclusive=False if "input_tokens" in attributes else None,
+        # The bare key leaves the cache out; another convention's input on the same span need not.
+        cache_inclusive=False if bare is not None and known in (None, bare) else None,
     )
     new = attributes.get("new_context")
     if isinstance(new, str) and new != _REDACTED and draft.reading.content is None:
@@ -46,7 +54,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
 
 
 def _log(record: LogRecord, draft: Draft) -> bool:
-    if record.event_name not in _ERRORS or not record.span_id:
+    # The full name is in the body, a short one in ``event.name``.
+    if not record.span_id or (record.event_name not in _ERRORS and record.body not in _ERRORS):
         return False
     draft.set(
         "failure",
@@ -59,12 +68,19 @@ def _log(record: LogRecord, draft: Draft) -> bool:
     return True
 
 
-DIALECT = TableDialect(
+@dataclass(frozen=True, slots=True)
+class _ClaudeCode(TableDialect):
+    """``span.type`` is a common key: only its values tell."""
+
+    def matches(self, span: SpanRecord) -> bool:
+        return _kind(span) is not None or TableDialect.matches(self, span)
+
+
+DIALECT = _ClaudeCode(
     name="claude_code",
     versions="Claude Code 2, beta tracing of 2026",
     namespaces=frozenset({"claude_code"}),
     scopes=("com.anthropic.claude_code", "claude_code"),
-    keys=frozenset({"span.type"}),
     odd_kinds=_kind,
     texts={
         "model": ("model",),

@@ -56,7 +56,9 @@ class Marker:
         """Whether a span, event or record of this name is the marker."""
         if name in self.names:
             return True
-        return any(str(attributes.get(key) or "").lower().startswith(self.value) for key in self.keys if key in attributes)
+        return any(
+            str(attributes.get(key) or "").lower().startswith(self.value) for key in self.keys if key in attributes
+        )
 
 
 def _run_metadata(name: str) -> Keys:
@@ -130,7 +132,7 @@ def _record(marker: Marker, name: str, attributes: Mapping[str, Any], seconds: f
         before_tokens=before or None,
         after_tokens=after if outcome != "failure" else None,
         window_tokens=_tokens(attributes, marker.window) or None,
-        trigger=_word(first(attributes, *marker.trigger)) or _word(name.removeprefix("compact_events ") or None, name),
+        trigger=_word(first(attributes, *marker.trigger)) or _word(name.partition("compact_events ")[2]),
         outcome=outcome,
         duration_seconds=seconds if milliseconds is None else milliseconds / 1000,
         source=marker.source,
@@ -164,9 +166,9 @@ def _outcome(marker: Marker, attributes: Mapping[str, Any]) -> str:
     return marker.unmet if word in ("false", "0") else "success"
 
 
-def _word(value: Any, unless: str | None = None) -> str | None:
+def _word(value: Any) -> str | None:
     """A trigger's name: one word; a sentence is none and might be content."""
-    text = None if isinstance(value, bool) or value == unless else text_of(value)
+    text = None if isinstance(value, bool) else text_of(value)
     return text if text is not None and len(text) <= 40 and not any(letter.isspace() for letter in text) else None
 
 
@@ -220,7 +222,9 @@ def _log(record: LogRecord, draft: Draft) -> bool:
         if marker is not None:
             draft.set("compaction", _record(marker, str(name), attributes, None))
             draft.set("parent_span_id", record.span_id)
-            draft.set("conversation", text_of(first(attributes, "session.id", "gen_ai.conversation.id", "conversation.id")))
+            draft.set(
+                "conversation", text_of(first(attributes, "session.id", "gen_ai.conversation.id", "conversation.id"))
+            )
             draft.set("model", text_of(first(attributes, "model", "gen_ai.request.model")))
             return True
     return False

@@ -18,6 +18,7 @@ DIALECT = TableDialect(
             {
                 "completion": Operation.LLM, "acompletion": Operation.LLM, "responses": Operation.LLM,
                 "aresponses": Operation.LLM, "anthropic_messages": Operation.LLM, "text_completion": Operation.LLM,
+                "atext_completion": Operation.LLM, "generate_content": Operation.LLM, "agenerate_content": Operation.LLM,
                 "embedding": Operation.EMBEDDING, "aembedding": Operation.EMBEDDING,
             },
         ),

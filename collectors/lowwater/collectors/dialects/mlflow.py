@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from lowwater.collectors.dialects.base import Draft
-from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.dialects.table import TableDialect, read_content
 from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import SpanRecord
 from lowwater.collectors.values import first, load_json, text_of
@@ -39,6 +40,25 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         ("conversation", "mlflow.trace.session"),
     ):
         draft.set(field, text_of(load_json(span.attributes.get(key))))
+    if draft.reading.kind is Operation.LLM:
+        _call(span, draft)
+    elif draft.reading.kind is Operation.RETRIEVAL:
+        documents = load_json(span.attributes.get("mlflow.spanOutputs"))
+        if isinstance(documents, list):
+            draft.set("documents", len(documents))
+
+
+def _call(span: SpanRecord, draft: Draft) -> None:
+    """The inputs are the arguments of the client's method: messages, tools and limits."""
+    inputs = load_json(span.attributes.get("mlflow.spanInputs"))
+    arguments: Mapping[str, Any] = inputs if isinstance(inputs, Mapping) else {}
+    draft.tokens("max_output_tokens", first(arguments, "max_tokens", "max_completion_tokens", "max_output_tokens"))
+    read_content(
+        draft,
+        tools=first(span.attributes, "mlflow.chat.tools") or arguments.get("tools"),
+        messages=inputs,
+        answer=span.attributes.get("mlflow.spanOutputs"),
+    )
 
 
 DIALECT = TableDialect(
@@ -46,9 +66,6 @@ DIALECT = TableDialect(
     versions="mlflow 3",
     namespaces=frozenset({"mlflow"}),
     odd_kinds=_kind,
-    tools=("mlflow.chat.tools",),
-    messages=("mlflow.spanInputs",),
-    answers=("mlflow.spanOutputs",),
     tool_arguments=("mlflow.spanInputs",),
     tool_result=("mlflow.spanOutputs",),
     spans=_span,

@@ -20,18 +20,23 @@ __all__ = ["DIALECT", "openai_agents_span"]
 _PREFIX = "openai_agents."
 _KINDS = {
     "generation": Operation.LLM, "response": Operation.LLM, "function": Operation.TOOL, "agent": Operation.AGENT,
-    "handoff": Operation.OTHER, "custom": Operation.OTHER, "task": Operation.WORKFLOW, "turn": Operation.OTHER,
+    "handoff": Operation.OTHER, "task": Operation.WORKFLOW, "turn": Operation.OTHER,
 }  # fmt: skip
 
 
-def openai_agents_span(exported: Mapping[str, Any]) -> SpanRecord | None:
-    """One exported span (``Span.export()``) as a span record; None if it is none."""
+def openai_agents_span(exported: Mapping[str, Any], group_id: str | None = None) -> SpanRecord | None:
+    """One exported span (``Span.export()``) as a span record; None if it is none.
+
+    Args:
+        exported: the object that a tracing processor or exporter receives.
+        group_id: of the exported trace, which links the traces of one conversation; spans do not repeat it.
+    """
     data = exported.get("span_data")
     if exported.get("object") != "trace.span" or not isinstance(data, Mapping):
         return None
     error = exported.get("error")
     attributes = {f"{_PREFIX}{key}": value for key, value in data.items()}
-    attributes[f"{_PREFIX}group_id"] = exported.get("group_id")
+    attributes[f"{_PREFIX}group_id"] = exported.get("group_id") or group_id
     return SpanRecord(
         trace_id=str(exported.get("trace_id") or ""),
         span_id=str(exported.get("id") or ""),
@@ -53,11 +58,24 @@ def _nanoseconds(value: Any) -> int:
         return 0
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return round(moment.timestamp() * 1_000_000) * 1_000
+    return max(0, round(moment.timestamp() * 1_000_000)) * 1_000
+
+
+def _data(span: SpanRecord) -> Mapping[str, Any]:
+    """What a custom span holds; the SDK's own tasks and turns are such spans."""
+    data = span.attributes.get(f"{_PREFIX}data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def _kind(span: SpanRecord) -> Operation | None:
+    if span.attributes.get(f"{_PREFIX}type") != "custom":
+        return None
+    name = text_of(first(_data(span), "sdk_span_type")) or text_of(span.attributes.get(f"{_PREFIX}name"))
+    return _KINDS[name] if name in ("task", "turn") else Operation.OTHER
 
 
 def _span(span: SpanRecord, draft: Draft) -> None:
-    usage = span.attributes.get(f"{_PREFIX}usage")
+    usage = first(span.attributes, f"{_PREFIX}usage") or _data(span).get("usage")
     if isinstance(usage, Mapping):
         details = usage.get("input_tokens_details")
         draft.usage(
@@ -85,6 +103,7 @@ DIALECT = TableDialect(
     versions="openai-agents 0.2 to 0.14",
     namespaces=frozenset({"openai_agents"}),
     kinds=((f"{_PREFIX}type", _KINDS),),
+    odd_kinds=_kind,
     texts={
         "model": (f"{_PREFIX}model",),
         "conversation": (f"{_PREFIX}group_id",),

@@ -80,18 +80,20 @@ def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> N
     )
     for context in shown[:_MAX_CONTEXTS]:
         _context(console, context, calls)
-    if len(shown) > _MAX_CONTEXTS:
-        console.print(f"[dim]… and {len(shown) - _MAX_CONTEXTS} more contexts (--json lists all)[/dim]\n")
+    more = len(shown) + summary.dropped_contexts - _MAX_CONTEXTS
+    if more > 0:
+        console.print(f"[dim]… and {more:,} more contexts (--json lists all)[/dim]\n")
     _legend(console)
 
 
 def _headline(console: Console, replay: Replay, summary: Summary, seconds: float) -> None:
     names = [report.file for report in replay.files]
+    contexts = len(summary.contexts) + summary.dropped_contexts
     what = Path(names[0]).name if len(names) == 1 else f"{len(names)} files"
     parts = [
         f"[bold]{escape(what)}[/bold]",
-        f"{summary.calls:,} call{'' if summary.calls == 1 else 's'} in {len(summary.contexts):,} context"
-        f"{'' if len(summary.contexts) == 1 else 's'}",
+        f"{summary.calls:,} call{'' if summary.calls == 1 else 's'} in {contexts:,} context"
+        f"{'' if contexts == 1 else 's'}",
     ]
     if summary.rollups:
         parts.append(f"{summary.rollups} roll-up{'' if summary.rollups == 1 else 's'} without calls")

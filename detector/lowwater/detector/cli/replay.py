@@ -60,7 +60,7 @@ def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
         "counts": {
             "calls": summary.calls,
             "rollups": summary.rollups,
-            "contexts": len(summary.contexts),
+            "contexts": len(summary.contexts) + summary.dropped_contexts,
             **dict(sorted(replay.pipeline.assembler.counts.items())),
             **dict(sorted(replay.ingest.times.items())),
             **dict(sorted(replay.ingest.context.rejected.items())),

@@ -44,7 +44,7 @@ class CompactionState:
     debt: Episode = field(default_factory=Episode)
     deadlock: Episode = field(default_factory=Episode)
     stalled: Episode = field(default_factory=Episode)
-    trend: Trend = field(default_factory=Trend)
+    trend: Trend | None = None
     record: CompactionRecord | None = None
     last_time_seconds: float | None = None
     above_turns: int = 0
@@ -131,6 +131,7 @@ class CompactionOperator:
             seconds = now - state.last_time_seconds if state.last_time_seconds is not None else None
             state.last_time_seconds = now
         if turn.history == "appended" and turn.previous_input_tokens and entry.input_tokens is not None:
+            state.trend = state.trend or Trend()
             state.trend.learn_one(entry.input_tokens - turn.previous_input_tokens, seconds)
 
     def _high_water(self, seen: Observation) -> HighWater:
@@ -159,9 +160,9 @@ class CompactionOperator:
         return forecast_deadlock(
             window_tokens=entry.ceiling_tokens or 0,
             input_tokens=entry.input_tokens or 0,
-            growth_tokens_per_turn=state.trend.growth_tokens_per_turn() or 0.0,
+            growth_tokens_per_turn=(state.trend.growth_tokens_per_turn() if state.trend is not None else None) or 0.0,
             staging_tokens=entry.reserved.staging or 0,
-            seconds_per_turn=state.trend.seconds_per_turn(),
+            seconds_per_turn=state.trend.seconds_per_turn() if state.trend is not None else None,
         )
 
     def _facts(self, state: CompactionState, seen: Observation, water: HighWater, forecast: Forecast) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class CompactionOperator:
             in_flight=state.started_turn is not None,
             failures=state.failures,
             turn_slo_seconds=slo,
-            turn_seconds=state.trend.seconds_per_turn(),
+            turn_seconds=state.trend.seconds_per_turn() if state.trend is not None else None,
             summarizer_window_tokens=None,
         )
         return blocked.value
