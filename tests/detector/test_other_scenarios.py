@@ -13,6 +13,8 @@ from lowwater.collectors.sketch import sketch
 from lowwater.detector.config import DetectorConfig, Override
 from lowwater.detector.findings import Finding, Kind, Severity, State
 from lowwater.detector.operators.fanout import PoolReport
+from lowwater.detector.pipeline import Pipeline
+from lowwater.detector.summary import Summary
 
 # --- fan-out ---------------------------------------------------------------------------------------------------------
 
@@ -455,3 +457,32 @@ def test_an_inferred_split_never_pages() -> None:
     fired = of(Kind.SILENT_STARVATION, story)
     assert fired
     assert {item.severity for item in fired} == {Severity.TICKET}
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_million_conversations_do_not_fill_memory() -> None:
+    """Every table of the pipeline has a bound, whatever the ids are."""
+    pipeline = Pipeline(max_contexts=50)
+    summary = Summary()
+    for number in range(6_000):
+        reading = call(
+            f"c{number}",
+            number / 10,
+            input_tokens=100,
+            output_tokens=1,
+            conversation=f"conv{number}",
+            trace=f"t{number}",
+            response_id=f"r{number}",
+        )
+        for output in pipeline.push(reading):
+            summary.add(output)
+    for output in pipeline.finish():
+        summary.add(output)
+    tables = [value for value in vars(pipeline).values() if hasattr(value, "states")]
+    assert len(tables) == 8
+    assert all(len(table.states) <= 50 for table in tables)
+    assert summary.calls == 6_000
+    assert len(summary.contexts) <= 4_000
+    assert len(summary.contexts) + summary.dropped_contexts == 6_000
