@@ -358,7 +358,7 @@ OTHERS: tuple[Sample, ...] = (
            status="error", kind=Operation.COMPACTION),
     Sample("compaction", {"gen_ai.operation.name": "chat", "langsmith.metadata.lc_source": "summarization"},
            {"compaction.source": "langchain"}, kind=Operation.LLM),
-    Sample("compaction", {"gen_ai.operation.name": "chat", "output.value": json.dumps({"content": CANARY, "usage": {
+    Sample("anthropic", {"gen_ai.operation.name": "chat", "output.value": json.dumps({"content": CANARY, "usage": {
            "input_tokens": 220, "iterations": [{"type": "compaction", "input_tokens": 900, "output_tokens": 9},
            {"type": "message", "input_tokens": 220}]}})}, {"compaction.before_tokens": 900,
            "compaction.after_tokens": 220, "compaction.source": "usage.iterations"}, kind=Operation.LLM),

@@ -108,6 +108,8 @@ def test_mlflow_inputs_of_any_shape_are_read(inputs: str) -> None:
         ("strands.telemetry.tracer", "strands"),
         ("gemini-cli", "gemini_cli"),
         ("litellm", "litellm"),
+        ("com.anthropic.sdk.python", "anthropic"),
+        ("com.anthropic.claude-platform", "anthropic"),
     ],
 )
 def test_a_framework_is_named_by_its_scope(scope: str, dialect: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lowwater.collectors.reading import Reading
-from lowwater.detector.assembly import Directory
+from lowwater.detector.directory import Directory
 from lowwater.detector.findings import Finding, Kind, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport

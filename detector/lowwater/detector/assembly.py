@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lowwater.collectors.reading import Operation, Reading, Usage
+from lowwater.detector.directory import BOUNDARIES, Directory
 from lowwater.detector.events import AgentRun, Anchor, Call, CompactionMark, Event, Origin, ToolRun
 
-__all__ = ["Assembler", "Directory"]
+__all__ = ["Assembler"]
 
 _Key = tuple[str, str]
-
-_BOUNDARIES = (Operation.AGENT, Operation.TOOL)
-"""An LLM call inside a tool's execution belongs to a context of its own, not to the tool's caller."""
 
 
 @dataclass(slots=True)
@@ -53,33 +51,6 @@ class _Held:
     reading: Reading | None
     call: bool = False
     rollup: bool = False
-
-
-@dataclass(slots=True)
-class Directory:
-    """What a trace tells late: which spans are agents and tools, agents' names, and the conversation of a trace.
-
-    A replay fills it while reading; live it grows as spans end.
-    """
-
-    boundaries: dict[_Key, tuple[Operation, str | None, str | None]] = field(default_factory=dict)
-    conversations: dict[str, str] = field(default_factory=dict)
-    limit: int = 50_000
-
-    def note(self, reading: Reading) -> None:
-        """Remember what a span says about itself for the sake of its descendants."""
-        if reading.kind in _BOUNDARIES and reading.span_id:
-            if len(self.boundaries) >= self.limit:
-                self.boundaries.pop(next(iter(self.boundaries)))
-            name = reading.agent_name if reading.kind is Operation.AGENT else None
-            self.boundaries[(reading.trace_id, reading.span_id)] = (reading.kind, name, reading.agent_id)
-        # The smallest id wins, so that the choice does not depend on the order of the file.
-        if reading.conversation and reading.trace_id:
-            known = self.conversations.get(reading.trace_id)
-            if known is None or reading.conversation < known:
-                if known is None and len(self.conversations) >= self.limit:
-                    self.conversations.pop(next(iter(self.conversations)))
-                self.conversations[reading.trace_id] = reading.conversation
 
 
 class Assembler:
@@ -127,7 +98,7 @@ class Assembler:
             reading.parent_span_id, reading.kind, reading.agent_name, reading.conversation, reading.end_ns
         )
         self.directory.note(reading)
-        if held.call or reading.compaction or reading.kind in (*_BOUNDARIES, Operation.RETRIEVAL):
+        if held.call or reading.compaction or reading.kind in (*BOUNDARIES, Operation.RETRIEVAL):
             self._held.append((held, reading))
         self._watermark = max(self._watermark, reading.end_ns)
         yield from self._release()
@@ -238,7 +209,7 @@ class Assembler:
             span = self._spans.get((reading.trace_id, node))
             if span is None:
                 return False
-            if span.kind in _BOUNDARIES:
+            if span.kind in BOUNDARIES:
                 return span.kind is Operation.AGENT or self._agent_known(reading.trace_id, span.parent)
             node = span.parent
         return True

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from lowwater.collectors.reading import Reading
-from lowwater.detector.assembly import Assembler, Directory
+from lowwater.detector.assembly import Assembler
 from lowwater.detector.composer import Composer, ContextState, RoleState, role_key
 from lowwater.detector.config import DetectorConfig
+from lowwater.detector.directory import Directory
 from lowwater.detector.events import AgentRun, CompactionMark, Event, Turn
 from lowwater.detector.findings import Finding
 from lowwater.detector.ledger import LedgerEntry

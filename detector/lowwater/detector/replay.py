@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.reading import Reading
 from lowwater.collectors.tokens import Hasher
-from lowwater.detector.assembly import Directory
 from lowwater.detector.config import DetectorConfig
+from lowwater.detector.directory import Directory
 from lowwater.detector.ingest import Ingest
 from lowwater.detector.pipeline import Output, Pipeline
 from lowwater.detector.readers.base import Problems

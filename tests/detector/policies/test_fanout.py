@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowwater.detector.errors import BudgetStarvationError
-from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout, redistribute
+from lowwater.detector.policies.fanout import (
+    Member,
+    aggregate_check,
+    aggregate_peak,
+    max_width,
+    plan_fanout,
+    redistribute,
+)
 
 TOKENS = st.integers(0, 50_000)
 
@@ -144,3 +151,24 @@ def test_impossible_numbers_are_named() -> None:
             overhead_per_subagent_tokens=0,
             min_useful_content_tokens=0,
         )
+
+
+def test_the_peak_is_that_of_one_time_not_the_sum_of_peaks() -> None:
+    top = aggregate_peak(
+        {"a": ([(0, 100, 90), (10, 300, 280)], 20), "b": ([(5, 50, 40)], 10), "c": ([(20, 500, 500)], 30)}
+    )
+    assert (top.width, top.tokens, top.input_tokens) == (2, 500, (500,))
+    both = aggregate_peak({"a": ([(0, 100, 90)], 20), "b": ([(5, 450, 440)], 10)})
+    assert (both.width, both.tokens, both.input_tokens) == (2, 550, (440, 90))
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 50), st.integers(1, 50), TOKENS), max_size=6)
+)
+def test_the_peak_lies_between_the_largest_member_and_the_sum(rows: dict[str, tuple[int, int, int]]) -> None:
+    top = aggregate_peak(
+        {name: ([(start, held, held)], start + length) for name, (start, length, held) in rows.items()}
+    )
+    held = [row[2] for row in rows.values()]
+    assert max(held, default=0) <= top.tokens <= sum(held)
+    assert top.width <= len(rows)

@@ -24,6 +24,7 @@ BUILTIN: tuple[str, ...] = (
     "breakdown",
     "budget",
     "compaction",
+    "anthropic",
     "gen_ai",
     "vercel",
     "openinference",

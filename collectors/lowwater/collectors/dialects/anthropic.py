@@ -1,18 +1,22 @@
-"""What Anthropic's API did to a context on the server, where a trace holds the raw answer or its usage.
+"""Anthropic's own spans, and what its API did to a context on the server where a trace holds the raw answer or its usage.
 
-Server-side compaction shows in ``usage.iterations`` only: the top-level input is that of the compacted prompt. Cleared tool
+The spans (of its SDKs and, server-side, of the API) write the GenAI conventions. Server-side compaction shows in ``usage.iterations`` only: the top-level input is that of the compacted prompt. Cleared tool
 results show in ``context_management.applied_edits``. Both come in the wire's spelling and in that of the Vercel AI SDK.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from lowwater.collectors.reading import Compaction
+from lowwater.collectors.dialects.base import Draft
+from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.reading import Compaction, Operation
+from lowwater.collectors.records import SpanRecord
 from lowwater.collectors.values import count, first, load_json
 
-__all__ = ["server_compaction"]
+__all__ = ["DIALECT"]
 
 _CARRIERS = (
     "anthropic.usage", "anthropic.context_management", "gen_ai.usage.iterations", "gen_ai.usage.raw",
@@ -32,7 +36,7 @@ _INPUT = (
 """The parts of an input: Anthropic's ``input_tokens`` leaves out what came from or went to the cache."""
 
 
-def server_compaction(attributes: Mapping[str, Any]) -> Compaction | None:
+def _server_compaction(attributes: Mapping[str, Any]) -> Compaction | None:
     """The compaction or clearing that the provider did for this call, None if it did none or nothing tells."""
     for name in _CARRIERS:
         value = attributes.get(name)
@@ -87,3 +91,24 @@ def _edits(value: Any, after: int | None) -> Compaction | None:
 def _input(usage: Mapping[str, Any]) -> int | None:
     parts = [count(first(usage, *names)) for names in _INPUT]
     return sum(part for part in parts if part) or None
+
+
+def _span(span: SpanRecord, draft: Draft) -> None:
+    if draft.reading.kind is Operation.LLM:
+        draft.set("compaction", _server_compaction(span.attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Anthropic(TableDialect):
+    """Whatever instrumentation wrote the span: the raw answer tells."""
+
+    def matches(self, span: SpanRecord) -> bool:
+        return TableDialect.matches(self, span) or _server_compaction(span.attributes) is not None
+
+
+DIALECT = _Anthropic(
+    name="anthropic",
+    versions="Messages API with context management of 2025 and 2026; spans in beta since October 2026",
+    scopes=("com.anthropic.sdk", "com.anthropic.claude-platform"),
+    spans=_span,
+)

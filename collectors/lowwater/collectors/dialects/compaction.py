@@ -1,7 +1,7 @@
 """Compaction in all its spellings: spans, span events and log records become one record.
 
 Sources are named beside each marker. ``gen_ai.conversation.compacted`` and compaction blocks inside messages are read by
-`gen_ai` and by the message reader; a falling input alone is no marker.
+`gen_ai` and by the message reader, what Anthropic does on the server by `anthropic`; a falling input alone is no marker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowwater.collectors.dialects.anthropic import server_compaction
 from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import Keys, TableDialect
 from lowwater.collectors.reading import Compaction, Operation
@@ -199,10 +198,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         marker = _find(event.name, event.attributes)
         if marker is not None and marker.own:
             draft.set("compaction", _record(marker, event.name, event.attributes, None))
-    if draft.reading.kind is Operation.LLM:
-        draft.set("compaction", server_compaction(span.attributes))
-        if _ended_in_compaction(span):
-            draft.set("compacted", True)
+    if draft.reading.kind is Operation.LLM and _ended_in_compaction(span):
+        draft.set("compacted", True)
 
 
 def _ended_in_compaction(span: SpanRecord) -> bool:
@@ -245,7 +242,7 @@ class _CompactionDialect(TableDialect):
         metadata = _in_metadata(attributes)
         if metadata is not attributes and _find(span.name, metadata) is not None:
             return True
-        return _ended_in_compaction(span) or server_compaction(attributes) is not None
+        return _ended_in_compaction(span)
 
 
 DIALECT = _CompactionDialect(

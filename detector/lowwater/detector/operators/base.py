@@ -117,22 +117,9 @@ def _kept(firing: Finding) -> dict[str, Any]:
 def about(observation: Observation) -> Finding:
     """A finding that says who and when of an observation, to be completed by an episode."""
     entry = observation.entry
-    return Finding(
-        id="",
-        kind=Kind.REPETITION,
-        state=State.FIRING,
-        severity=Severity.INFO,
-        reason="",
-        time_ns=entry.time_ns,
-        trace_id=entry.trace_id,
-        span_id=entry.span_id,
-        conversation=entry.conversation,
-        agent=entry.agent,
-        service=entry.service,
-        model=entry.model,
-        turn=entry.turn,
-        context=entry.context,
-    )
+    subject = about_origin(observation.turn.call.origin)
+    subject.model, subject.turn, subject.context = entry.model, entry.turn, entry.context
+    return subject
 
 
 def about_origin(origin: Origin, *, pool: str | None = None) -> Finding:

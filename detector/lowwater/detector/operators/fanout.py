@@ -14,7 +14,13 @@ from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import AgentRun, Observation, Origin
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about_origin
-from lowwater.detector.policies.fanout import Member, aggregate_check, max_width, plan_fanout
+from lowwater.detector.policies.fanout import (
+    Member,
+    aggregate_check,
+    aggregate_peak,
+    max_width,
+    plan_fanout,
+)
 
 __all__ = ["FanoutOperator", "FanoutState", "PoolReport"]
 
@@ -174,7 +180,8 @@ class FanoutOperator:
     ) -> Iterator[Finding | PoolReport]:
         declared = state.declared.get(pool, {})
         ceiling = _tokens(declared.get("pool.ceiling_tokens"))
-        width, peak, inputs = _peak(run)
+        top = aggregate_peak({member.anchor: (member.steps, member.end_ns) for member in run})
+        width, peak = top.width, top.tokens
         if width < 2:
             return
         spend = sum(member.spend_tokens for member in run)
@@ -194,7 +201,7 @@ class FanoutOperator:
             width=width,
             members=len(run),
             peak_tokens=peak,
-            peak_input_tokens=inputs,
+            peak_input_tokens=top.input_tokens,
             first_input_tokens=tuple(member.first_input_tokens or 0 for member in run),
             parent_peak_tokens=parent_peak,
             spend_tokens=spend,
@@ -359,29 +366,6 @@ def _run_of(state: FanoutState, pool: str, member: _Member) -> list[_Member]:
             reach = 0
         reach = max(reach, item.end_ns)
     return next(run for run in runs if member in run)
-
-
-def _peak(run: list[_Member]) -> tuple[int, int, tuple[int, ...]]:
-    """(most members at once, highest sum of held tokens, the inputs at that time) by sweeping over the steps."""
-    changes: list[tuple[int, int, str, int, int]] = []
-    for member in run:
-        for time, held, tokens in member.steps:
-            changes.append((time, 1, member.anchor, held, tokens))
-        changes.append((member.end_ns, 0, member.anchor, 0, 0))
-    changes.sort()
-    holding: dict[str, tuple[int, int]] = {}
-    width, peak, inputs = 0, 0, ()
-    best: tuple[int, ...] = inputs
-    for _, starts, anchor, held, tokens in changes:
-        if not starts:
-            holding.pop(anchor, None)
-            continue
-        holding[anchor] = (held, tokens)
-        width = max(width, len(holding))
-        total = sum(item[0] for item in holding.values())
-        if total > peak:
-            peak, best = total, tuple(sorted((item[1] for item in holding.values()), reverse=True))
-    return width, peak, best
 
 
 def _overhead(member: _Member) -> int:

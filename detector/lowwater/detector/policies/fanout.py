@@ -16,8 +16,10 @@ __all__ = [
     "AggregateVerdict",
     "FanoutPlan",
     "Member",
+    "Peak",
     "Redistribution",
     "aggregate_check",
+    "aggregate_peak",
     "max_width",
     "plan_fanout",
     "redistribute",
@@ -237,6 +239,46 @@ def aggregate_check(
     over = max(0, parent_reserve_tokens + aggregate_tokens - ceiling_tokens)
     green = all(limit is None or occupancy_tokens.get(member, 0) <= limit for member, limit in limits_tokens.items())
     return AggregateVerdict(over, green)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The time at which the members of a pool held most together.
+
+    Attributes:
+        width: most members holding something at once, at any time.
+        tokens: the highest sum of what they held.
+        input_tokens: their inputs at that time, largest first.
+    """
+
+    width: int
+    tokens: int
+    input_tokens: tuple[int, ...]
+
+
+def aggregate_peak(members: Mapping[str, tuple[Sequence[tuple[int, int, int]], int]]) -> Peak:
+    """Sweep over time: each member holds what its last step says until its end.
+
+    Args:
+        members: per member its steps (time, held tokens, input tokens) in order, and its end; times in any one unit. What
+            ends as another begins is not held together with it.
+    """
+    changes: list[tuple[int, int, str, int, int]] = []
+    for member, (steps, end) in members.items():
+        changes += [(time, 1, member, held, tokens) for time, held, tokens in steps]
+        changes.append((end, 0, member, 0, 0))
+    holding: dict[str, tuple[int, int]] = {}
+    width, peak, inputs = 0, 0, list[int]()
+    for _, starts, member, held, tokens in sorted(changes):
+        if not starts:
+            holding.pop(member, None)
+            continue
+        holding[member] = (held, tokens)
+        width = max(width, len(holding))
+        total = sum(item[0] for item in holding.values())
+        if total > peak:
+            peak, inputs = total, [item[1] for item in holding.values()]
+    return Peak(width, peak, tuple(sorted(inputs, reverse=True)))
 
 
 def _check_members(members: Sequence[Member]) -> None:
