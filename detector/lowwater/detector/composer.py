@@ -96,6 +96,7 @@ class Composer:
             output_tokens=None if reading.usage is None else reading.usage.output_tokens or None,
             compacted=turn.compaction is not None and turn.compaction.outcome == "success",
             rollup=turn.call.rollup,
+            failed=reading.failure is not None,
             input_rule=turn.input_rule,
             history=turn.history,
             characters=None if reading.content is None else sum(reading.content.characters),

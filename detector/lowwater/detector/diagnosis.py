@@ -53,7 +53,7 @@ class Diagnosis:
     """Accumulates readings and ledger entries.
 
     Attributes:
-        dialects: coverage by the dialects of the calls, in order of trust, joined by ``+``.
+        dialects: coverage by the dialects of the calls, in order of trust, joined by ``" + "``.
         kinds: readings by what they are.
         scopes: instrumentation scopes seen, with their versions.
     """
@@ -66,7 +66,9 @@ class Diagnosis:
     failures: int = 0
     calls: int = 0
     rollups: int = 0
+    failed: int = 0
     unknown_input: int = 0
+    pageable: int = 0
     known_ceiling: int = 0
     known_split: dict[str, int] = field(default_factory=dict)
     requirement: dict[str, int] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Diagnosis:
         self.ticks += "scheduler.tick_seconds" in reading.declared
         if reading.kind is not Operation.LLM:
             return
-        cover = self.dialects.setdefault("+".join(reading.dialects) or "none", Coverage())
+        cover = self.dialects.setdefault(" + ".join(reading.dialects) or "none", Coverage())
         usage = reading.usage
         cover.calls += 1
         cover.with_usage += usage is not None and bool(usage.input_tokens)
@@ -108,7 +110,14 @@ class Diagnosis:
             self.rollups += 1
             return
         self.calls += 1
-        self.unknown_input += entry.input_tokens is None
+        self.failed += entry.failed
+        self.unknown_input += entry.input_tokens is None and not entry.failed
+        levels = entry.provenance
+        self.pageable += (
+            entry.residual_tokens is not None
+            and levels.get("requirement_tokens", Provenance.UNKNOWN) > Provenance.DEFAULT
+            and levels.get("working_tokens", Provenance.UNKNOWN) > Provenance.INFERRED
+        )
         self.known_ceiling += entry.ceiling_tokens is not None
         for name, table in (
             ("working_tokens", self.known_split),
@@ -176,11 +185,10 @@ class Diagnosis:
 
     def possible(self) -> Iterator[Possible]:
         """Which kinds of finding these traces allow."""
-        usable = self.calls - self.unknown_input
+        usable = self.calls - self.unknown_input - self.failed
         numbers = usable > 0 and self.known_ceiling > 0
         why = "needs input tokens and a known window"
-        measured = sum(self.known_split.get(level, 0) for level in ("measured", "reported", "declared"))
-        strong = "can page" if measured and not self.requirement.get("default") else "at most a ticket"
+        strong = f"can page on {self.pageable:,} of {usable:,} calls" if self.pageable else "at most a ticket"
         yield Possible(Kind.SILENT_STARVATION, numbers, strong if numbers else why)
         pooled = self.pool_ceilings > 0
         pool_why = "can page" if pooled else "aggregates are shown; judging needs lowwater.pool.ceiling_tokens"

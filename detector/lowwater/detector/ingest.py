@@ -32,6 +32,8 @@ def sane_times(reading: Reading) -> str | None:
     if not 0 < reading.end_ns < _LATEST_NS:
         wrong = "end_time_missing" if reading.end_ns == 0 else "end_time_absurd"
         reading.end_ns = reading.start_ns if 0 < reading.start_ns < _LATEST_NS else 0
+    if reading.start_ns < 0:
+        reading.start_ns = reading.end_ns
     if reading.start_ns > reading.end_ns:
         wrong = wrong or "start_after_end"
         reading.start_ns = reading.end_ns

@@ -96,6 +96,7 @@ class LedgerEntry:
         input_tokens: the whole prompt, cached part included; None where it is not known.
         input_rule: how the input was read from the usage, for example ``cache_exceeds_input``.
         rollup: the numbers of several calls, kept because none of them reported its own.
+        failed: the call was refused, aborted or broke; it usually has no usage.
         regime: the verdict of `lowwater.detector.policies.starvation` on this call.
         compacted: a compaction was seen since the previous call (or by this one).
         history: how the prompt relates to the context's previous one: ``first``, ``appended``, ``rewritten``,
@@ -128,6 +129,7 @@ class LedgerEntry:
     regime: str = "unknown"
     compacted: bool = False
     rollup: bool = False
+    failed: bool = False
     input_rule: str = ""
     history: str = "unknown"
     characters: int | None = None
@@ -167,6 +169,7 @@ class LedgerEntry:
             "regime": self.regime,
             "compacted": self.compacted,
             "rollup": self.rollup,
+            "failed": self.failed,
             "input_rule": self.input_rule,
             "history": self.history,
             "characters": self.characters,

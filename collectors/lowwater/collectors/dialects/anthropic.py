@@ -1,7 +1,8 @@
 """Anthropic's own spans, and what its API did to a context on the server where a trace holds the raw answer or its usage.
 
-The spans (of its SDKs and, server-side, of the API) write the GenAI conventions. Server-side compaction shows in ``usage.iterations`` only: the top-level input is that of the compacted prompt. Cleared tool
-results show in ``context_management.applied_edits``. Both come in the wire's spelling and in that of the Vercel AI SDK.
+The spans (of its SDKs and, server-side, of the API) write the GenAI conventions. Server-side compaction shows in
+``usage.iterations`` only: the top-level input is that of the compacted prompt. Cleared tool results show in
+``context_management.applied_edits``. Both come in the wire's spelling and in that of the Vercel AI SDK.
 """
 
 from __future__ import annotations

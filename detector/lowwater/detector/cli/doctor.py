@@ -8,6 +8,7 @@ import sys
 
 import orjson
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -90,16 +91,16 @@ def _print(replay: Replay, diagnosis: Diagnosis) -> None:
     console.print("[bold]Findings that this input allows[/bold]")
     for item in diagnosis.possible():
         mark = Text("yes ", "green") if item.possible else Text("no  ", "red")
-        console.print(Text.assemble("  ", mark, item.kind.value.replace("_", " "), (f" · {item.why}", "dim")))
+        what = item.kind.value.replace("_", " ")
+        console.print(Padding(Text.assemble(mark, what, (f" · {item.why}", "dim")), (0, 0, 0, 2), expand=False))
     console.print()
     gaps = list(diagnosis.gaps())
     if gaps:
         console.print("[bold]What is missing, and the line that fixes it[/bold]")
     for gap in gaps:
-        console.print(
-            Text.assemble(f"  {gap.what}: ", f"{gap.lacking} of {gap.calls} calls lack it", (f" · {gap.costs}", "dim"))
-        )
-        console.print(Text(f"    → {gap.fix}", "cyan"))
+        lacking = f"{gap.what}: {gap.lacking} of {gap.calls} calls lack it"
+        console.print(Padding(Text.assemble(lacking, (f" · {gap.costs}", "dim")), (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(f"→ {gap.fix}", "cyan"), (0, 0, 0, 4), expand=False))
 
 
 def _print_dialects(console: Console, diagnosis: Diagnosis) -> None:

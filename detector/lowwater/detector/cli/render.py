@@ -137,10 +137,10 @@ def _finding(console: Console, episode: Episode) -> None:
     console.print(line)
     sentence = _sentence(episode)
     if sentence:
-        console.print(Padding(Text(sentence), _INDENT))
+        console.print(Padding(Text(sentence), _INDENT, expand=False))
     for step in (episode.last if episode.resolved else finding).advice[:3]:
         gives = f" ({tokens(step.tokens)} tokens)" if step.tokens else ""
-        console.print(Padding(Text(f"→ {step.action}{gives}", "dim"), _INDENT))
+        console.print(Padding(Text(f"→ {step.action}{gives}", "dim"), _INDENT, expand=False))
 
 
 def _sentence(episode: Episode) -> str:
@@ -184,7 +184,7 @@ def _pool(console: Console, pool: PoolReport) -> None:
     console.print(Text.assemble(("Fan-out ", "bold"), held))
     parent = "" if pool.parent_peak_tokens is None else f" · orchestrator up to {tokens(pool.parent_peak_tokens)}"
     ceiling = "not declared: not judged" if pool.ceiling_tokens is None else tokens(pool.ceiling_tokens)
-    console.print(Padding(Text(f"first calls {shown}{more}{parent} · ceiling {ceiling}", "dim"), _INDENT))
+    console.print(Padding(Text(f"first calls {shown}{more}{parent} · ceiling {ceiling}", "dim"), _INDENT, expand=False))
     console.print()
 
 
@@ -218,7 +218,7 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
         facts.append(f"{len(compactions)} compactions in all")
     if context.rewrites:
         facts.append(f"history rewritten {context.rewrites} times")
-    console.print(Padding(Text(" · ".join(facts), "dim"), (0, 0, 0, 2)))
+    console.print(Padding(Text(" · ".join(facts), "dim"), (0, 0, 0, 2), expand=False))
     if calls == "none":
         console.print()
         return

@@ -18,6 +18,7 @@ from lowwater.collectors.reading import Operation, Reading, ToolUse
 from lowwater.collectors.values import text_of
 from lowwater.detector.readers.base import Document, Format, Problems
 from lowwater.detector.readers.sessions import Prompt, digest, finish_tool, one_block, start_tool
+from lowwater.detector.readers.values import dump_json
 
 __all__ = ["FORMAT"]
 
@@ -45,7 +46,9 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
     if messages is None:
         problems.add(document.name, "byte 0", "no list of messages with role and content")
         return
-    run = (text_of(value.get("question_ID")) if isinstance(value, dict) else None) or f"chat-{digest(messages[:4])}"
+    # Of the whole log: another attempt at the same question begins alike, and is another run.
+    question = text_of(value.get("question_ID")) if isinstance(value, dict) else None
+    run = f"{question or 'chat'}-{digest(dump_json(messages).decode())}"
     sound: list[tuple[int, dict[str, Any]]] = []
     for index, message in enumerate(messages):
         if isinstance(message, dict) and isinstance(message.get("role"), str):
@@ -59,27 +62,32 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
         yield from _Ensemble(run, context).read(sound)
 
 
-def _common(run: str, agent: str, service: str) -> dict[str, Any]:
+def _common(run: str, agent: str, service: str, clock: int) -> dict[str, Any]:
+    """What all readings state. One ends at its clock and starts where the one before it may end: none overlap."""
     return {
-        "trace_id": run, "conversation": run, "service": service, "scope": "chat-log", "agent_name": agent,
-        "agent_id": agent, "timeless": True, "dialects": ("chat_log",),
+        "start_ns": clock - 1, "end_ns": clock, "ordinal": clock, "timeless": True, "trace_id": run, "conversation": run,
+        "service": service, "scope": "chat-log", "agent_name": agent, "agent_id": agent, "dialects": ("chat_log",),
     }  # fmt: skip
+
+
+def _spoken(index: int) -> int:
+    """Clock of a message: every second tick, from 2, so that a delegation's end fits behind and no start is 0."""
+    return 2 * index + 2
 
 
 def _chat(run: str, messages: list[tuple[int, dict[str, Any]]], context: ReadContext) -> Iterator[Reading]:
     """A log of one agent: every assistant message is a call on everything before it."""
     prompt = Prompt()
     asked: dict[int, ToolUse] = {}
-    common = _common(run, "assistant", "chat-log")
     for index, message in messages:
-        clock = 2 * index + 1
+        common = _common(run, "assistant", "chat-log", _spoken(index))
         builder = context.builder()
         read_messages(message, builder)
         block = builder.build()
         if message["role"] == "assistant":
             yield Reading(
-                **common, span_id=f"{run}/{index}", start_ns=clock, end_ns=clock, ordinal=clock, kind=Operation.LLM,
-                name="assistant", content=prompt.snapshot(), output=block,
+                **common, span_id=f"{run}/{index}", kind=Operation.LLM, name="assistant", content=prompt.snapshot(),
+                output=block,
             )  # fmt: skip
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
@@ -95,8 +103,7 @@ def _chat(run: str, messages: list[tuple[int, dict[str, Any]]], context: ReadCon
             use = known or start_tool(context, text_of(message.get("name")) or "tool", call_id, None)
             finish_tool(context, use, message.get("content"))
             yield Reading(
-                **common, span_id=f"{run}/{index}", start_ns=clock, end_ns=clock, ordinal=clock, kind=Operation.TOOL,
-                name=use.name, tool=use,
+                **common, span_id=f"{run}/{index}", kind=Operation.TOOL, name=use.name, tool=use,
             )  # fmt: skip
         prompt.add(block)
 
@@ -108,7 +115,7 @@ class _Ensemble:
         self._run = run
         self._context = context
         self._prompts: dict[str, Prompt] = {}
-        self._open: tuple[str, str, ToolUse, str] | None = None  # orchestrator, delegate, call, call id
+        self._open: tuple[str, str, ToolUse, str, int] | None = None  # orchestrator, delegate, call, call id, index
 
     def read(self, messages: list[tuple[int, dict[str, Any]]]) -> Iterator[Reading]:
         """Yield the calls and delegations in the order of the log."""
@@ -123,6 +130,7 @@ class _Ensemble:
                 continue
             yield self._call(speaker, index, text)
             if match and match["to"]:
+                yield from self._unanswered()
                 self._delegate(speaker, match["to"].strip(), index, text)
             elif self._open is not None and self._open[1] == speaker:
                 yield self._answer(index, text)
@@ -130,36 +138,46 @@ class _Ensemble:
                 kind = BlockKind.ASSISTANT if speaker in leaders or not leaders else BlockKind.USER
                 for name in leaders or {speaker}:
                     self._prompt(name).add(one_block(self._context, kind, text))
+        yield from self._unanswered()
 
     def _prompt(self, agent: str) -> Prompt:
         return self._prompts.setdefault(agent, Prompt())
 
     def _call(self, agent: str, index: int, text: str) -> Reading:
-        clock = 2 * index + 1
         return Reading(
-            **_common(self._run, agent, "magentic-one"), span_id=f"{self._run}/{index}", start_ns=clock, end_ns=clock,
-            ordinal=clock, kind=Operation.LLM, name="message", content=self._prompt(agent).snapshot(),
+            **_common(self._run, agent, "magentic-one", _spoken(index)), span_id=f"{self._run}/{index}",
+            kind=Operation.LLM, name="message", content=self._prompt(agent).snapshot(),
             output=one_block(self._context, BlockKind.ASSISTANT, text),
         )  # fmt: skip
 
     def _delegate(self, leader: str, delegate: str, index: int, text: str) -> None:
         call_id = f"{self._run}/{index}/to"
         use = start_tool(self._context, delegate, call_id, text)
-        self._open = (leader, delegate, use, call_id)
+        self._open = (leader, delegate, use, call_id, index)
         self._exchange(leader, BlockKind.TOOL_ARGUMENTS, text, call_id)
         self._prompt(delegate).add(one_block(self._context, BlockKind.USER, text))
 
     def _answer(self, index: int, text: str) -> Reading:
         assert self._open is not None  # noqa: S101 - the caller looked
-        leader, delegate, use, call_id = self._open
+        leader, delegate, use, call_id, _ = self._open
         self._open = None
         finish_tool(self._context, use, text)
         self._exchange(leader, BlockKind.TOOL_RESULT, text, call_id)
         self._prompt(delegate).add(one_block(self._context, BlockKind.ASSISTANT, text))
-        clock = 2 * index + 2
+        return self._run_of(leader, use, call_id, index)
+
+    def _unanswered(self) -> Iterator[Reading]:
+        """The open delegation, where the orchestrator went on without an answer: asked all the same."""
+        if self._open is not None:
+            leader, _, use, call_id, index = self._open
+            self._open = None
+            yield self._run_of(leader, use, call_id, index)
+
+    def _run_of(self, leader: str, use: ToolUse, call_id: str, index: int) -> Reading:
+        """A delegation as a tool of its orchestrator, right behind the message that ended it."""
         return Reading(
-            **_common(self._run, leader, "magentic-one"), span_id=call_id, start_ns=clock, end_ns=clock, ordinal=clock,
-            kind=Operation.TOOL, name=delegate, tool=use,
+            **_common(self._run, leader, "magentic-one", _spoken(index) + 1), span_id=call_id, kind=Operation.TOOL,
+            name=use.name, tool=use,
         )  # fmt: skip
 
     def _exchange(self, leader: str, kind: BlockKind, text: str, call_id: str) -> None:
