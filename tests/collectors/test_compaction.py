@@ -59,6 +59,13 @@ def test_the_trigger_of_adk_for_go_is_in_the_name() -> None:
     )
 
 
+def test_an_operation_alone_marks_a_compaction() -> None:
+    reading = reading_of({"gen_ai.operation.name": "compact_events"}, name="anything")
+    assert reading.kind is Operation.COMPACTION
+    assert reading.compaction is not None
+    assert reading.compaction.source == "google-adk"
+
+
 @pytest.mark.parametrize("attribute", ["compaction.compacted", "compaction.triggered"])
 def test_a_strategy_that_was_not_triggered_is_no_failure(attribute: str) -> None:
     assert compaction_of({attribute: False}, "compaction.compact").outcome == "no_op"

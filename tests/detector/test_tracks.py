@@ -203,3 +203,13 @@ def test_tools_between_two_calls_are_attached_to_the_second() -> None:
         span("agent", Operation.AGENT, 0, 9),
     ]
     assert [[run.origin.span_id for run in turn.between] for turn in turns(made)] == [[], ["x", "y"]]
+
+
+def test_a_refused_call_knows_only_the_name_that_was_asked_for() -> None:
+    made = [
+        call("a", 1, input_tokens=100, conversation="c", model="gpt-4o-2024-08-06"),
+        call("b", 3, conversation="c", model="gpt-4o", failure=Failure(status=429)),
+        call("d", 5, input_tokens=150, conversation="c", model="gpt-4o-2024-08-06"),
+        call("e", 7, input_tokens=160, conversation="c", model="gpt-4o-mini"),
+    ]
+    assert [name for name, _, _ in story(made)] == ["A", "A", "A", "B"]

@@ -18,7 +18,7 @@ from lowwater.detector.ledger import LedgerEntry, Reserved, apportion, residual_
 from lowwater.detector.models.calibration import Calibration
 from lowwater.detector.models.requirement import RequirementModel
 from lowwater.detector.profiles import profile_for
-from lowwater.detector.windows import model_limits
+from lowwater.detector.windows import base_model, model_limits
 
 __all__ = ["Composer", "ContextState", "RoleState", "default_requirement"]
 
@@ -348,7 +348,7 @@ class Composer:
 def role_key(turn: Turn) -> str:
     """The agent role of a turn: service, agent and model."""
     origin = turn.call.origin
-    return f"{origin.service or ''}/{origin.anchor.name or ''}/{turn.call.reading.model or ''}"
+    return f"{origin.service or ''}/{origin.anchor.name or ''}/{base_model(turn.call.reading.model)}"
 
 
 def _scaled(total: int, weights: list[int]) -> Split:

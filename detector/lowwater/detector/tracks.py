@@ -16,7 +16,7 @@ from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.reading import Compaction
 from lowwater.detector.events import AgentRun, Call, CompactionMark, Event, ToolRun, Turn
 from lowwater.detector.usage import resolve_input
-from lowwater.detector.windows import model_limits
+from lowwater.detector.windows import base_model, model_limits
 
 __all__ = ["ScopeState", "Tracker"]
 
@@ -280,7 +280,7 @@ def _spoken(content: Content) -> int:
 
 def _compatible(track: _Track, call: Call) -> bool:
     anchor, reading, origin = call.origin.anchor, call.reading, call.origin
-    if track.model is not None and reading.model is not None and track.model != reading.model:
+    if track.model and reading.model and base_model(track.model) != base_model(reading.model):
         return False
     if track.agent is not None and anchor.name is not None and track.agent != anchor.name:
         return False

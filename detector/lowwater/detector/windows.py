@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-__all__ = ["ModelLimits", "model_limits"]
+__all__ = ["ModelLimits", "base_model", "model_limits"]
 
 # The makers' own entries are believed before resellers', which disagree (and include typing errors).
 _MAKERS = frozenset(
@@ -75,6 +75,18 @@ def _spellings(model: str) -> list[str]:
     while spellings and (shorter := _DATE_SUFFIX.sub("", spellings[-1])) != spellings[-1]:
         spellings.append(shorter)
     return spellings
+
+
+@functools.lru_cache(maxsize=4096)
+def base_model(model: str | None) -> str:
+    """A model's name without routing prefix, date and tier: what the name asked for and the name that answered share.
+
+    A refused call knows only the name that was asked for.
+
+    >>> base_model("openai/gpt-4o-2024-08-06"), base_model("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), base_model(None)
+    ('gpt-4o', 'claude-sonnet-4-5', '')
+    """
+    return _spellings(model)[-1] if model else ""
 
 
 @functools.lru_cache(maxsize=4096)

@@ -57,7 +57,11 @@ def test_what_the_server_compacted_is_held_as_its_summary_and_announced_once(tmp
     """The second request repeats the block; that is no second compaction."""
     text = {"type": "text", "text": "a"}
     iterations = ({"type": "compaction", "input_tokens": 55_000}, {"type": "message", "input_tokens": 220})
-    follow_up = [QUESTION, {"role": "assistant", "content": [SUMMARY, text]}, {"role": "user", "content": "and?"}]
+    follow_up: list[dict[str, Any]] = [
+        QUESTION,
+        {"role": "assistant", "content": [SUMMARY, text]},
+        {"role": "user", "content": "and?"},
+    ]
     readings, _ = read(
         tmp_path,
         [
@@ -111,7 +115,8 @@ def test_a_request_in_the_responses_shape_is_a_call(tmp_path: Path) -> None:
     assert only.usage is not None
     assert (only.usage.input_tokens, only.usage.cache_read_tokens, only.usage.cache_inclusive) == (40, 8, True)
     assert held(only) == [BlockKind.SYSTEM, BlockKind.USER]
-    assert (only.max_output_tokens, only.output is not None and sum(only.output.characters)) == (99, 6)
+    assert only.output is not None
+    assert (only.max_output_tokens, sum(only.output.characters)) == (99, 6)
 
 
 def test_a_request_that_is_no_json_costs_only_itself(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from lowwater.collectors.values import count, first, load_json, text_of
 
 __all__ = ["DIALECT", "MARKERS", "Marker"]
 
+_OPERATION = "gen_ai.operation.name"
+
 
 @dataclass(frozen=True, slots=True)
 class Marker:
@@ -67,7 +69,7 @@ def _run_metadata(name: str) -> Keys:
 
 
 MARKERS: tuple[Marker, ...] = (
-    Marker("google-adk", names=("compact_events",), keys=("gen_ai.operation.name",), value="compact_events",
+    Marker("google-adk", names=("compact_events",), keys=(_OPERATION,), value="compact_events",
            trigger=("gen_ai.compaction.trigger",)),
     Marker("agent-framework", names=("compaction.compact",), before=("compaction.before.tokens",),
            after=("compaction.after.tokens",), trigger=("compaction.strategy",),
@@ -101,7 +103,7 @@ MARKERS: tuple[Marker, ...] = (
 )  # fmt: skip
 """Every marker that is known, and what it says. Several share key names; the marker decides whose they are."""
 
-_KEYED = frozenset(key for marker in MARKERS for key in marker.keys)
+_KEYED = frozenset(key for marker in MARKERS for key in marker.keys if key != _OPERATION)
 _NAMES = frozenset(name for marker in MARKERS for name in marker.names)
 _NO_CATEGORIES = ("messages", "groups", "total", "count")
 
@@ -235,7 +237,9 @@ class _CompactionDialect(TableDialect):
         attributes = span.attributes
         if span.name in _NAMES or span.name.startswith("compact_events "):
             return True
-        if not _KEYED.isdisjoint(attributes) and _find(span.name, attributes) is not None:
+        # Nearly every span has an operation: its value is looked at before the markers are gone through.
+        marked = not _KEYED.isdisjoint(attributes) or str(attributes.get(_OPERATION) or "").startswith("compact_")
+        if marked and _find(span.name, attributes) is not None:
             return True
         if any(event.name in _NAMES for event in span.events):
             return True
