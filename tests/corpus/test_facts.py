@@ -135,6 +135,7 @@ def test_server_side_compaction_is_seen_and_what_is_before_it_is_not_held(corpus
     assert [entry.input_tokens for entry in result.calls] == [220, 239]
     assert [entry.compacted for entry in result.calls] == [True, False]
     assert [mark.compaction.before_tokens for mark in result.marks] == [55_196]
+    assert (result.calls[0].compaction or {})["before_tokens"] == 55_196
     assert all((entry.characters or 0) < 5_000 for entry in result.calls)
 
 

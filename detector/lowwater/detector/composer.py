@@ -11,7 +11,7 @@ from typing import Any
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer, Provenance
 from lowwater.collectors.content import BlockKind, Content
-from lowwater.collectors.reading import Reading
+from lowwater.collectors.reading import Compaction, Reading
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation, Turn
 from lowwater.detector.ledger import LedgerEntry, Reserved, apportion, residual_tokens
@@ -95,6 +95,7 @@ class Composer:
             input_tokens=turn.input_tokens,
             output_tokens=None if reading.usage is None else reading.usage.output_tokens or None,
             compacted=turn.compaction is not None and turn.compaction.outcome == "success",
+            compaction=_announced(turn.compaction),
             rollup=turn.call.rollup,
             failed=reading.failure is not None,
             input_rule=turn.input_rule,
@@ -349,6 +350,18 @@ def role_key(turn: Turn) -> str:
     """The agent role of a turn: service, agent and model."""
     origin = turn.call.origin
     return f"{origin.service or ''}/{origin.anchor.name or ''}/{base_model(turn.call.reading.model)}"
+
+
+def _announced(compaction: Compaction | None) -> dict[str, Any] | None:
+    if compaction is None:
+        return None
+    return {
+        "before_tokens": compaction.before_tokens,
+        "after_tokens": compaction.after_tokens,
+        "trigger": compaction.trigger,
+        "outcome": compaction.outcome,
+        "source": compaction.source,
+    }
 
 
 def _scaled(total: int, weights: list[int]) -> Split:

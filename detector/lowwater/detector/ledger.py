@@ -102,6 +102,8 @@ class LedgerEntry:
         history: how the prompt relates to the context's previous one: ``first``, ``appended``, ``rewritten``,
             ``compacted`` or ``unknown``.
         characters: characters of the prompt's content, None where the trace carries none.
+        compaction: what was announced of the compaction since the previous call, successful or not: ``before_tokens``,
+            ``after_tokens``, ``trigger``, ``outcome``, ``source`` (``inferred`` where nobody announced it).
         held: tokens by consumer held over from the previous turn, where known.
         provenance: level per field.
     """
@@ -128,6 +130,7 @@ class LedgerEntry:
     trigger_ratio: float | None = None
     regime: str = "unknown"
     compacted: bool = False
+    compaction: dict[str, Any] | None = None
     rollup: bool = False
     failed: bool = False
     input_rule: str = ""
@@ -168,6 +171,7 @@ class LedgerEntry:
             "trigger_ratio": self.trigger_ratio,
             "regime": self.regime,
             "compacted": self.compacted,
+            "compaction": self.compaction,
             "rollup": self.rollup,
             "failed": self.failed,
             "input_rule": self.input_rule,

@@ -65,14 +65,14 @@ class ContextSummary:
         if entry.history == "rewritten":
             self.rewrites += 1
         if entry.compacted:
-            mark = self.announced.compaction if self.announced is not None else None
+            said = entry.compaction or {}
             self.compactions.append(
                 CompactionSeen(
                     entry.turn,
                     self.last_input_tokens,
                     entry.input_tokens,
-                    mark.before_tokens if mark is not None else None,
-                    mark.source if mark is not None else "",
+                    said.get("before_tokens"),
+                    said.get("source", ""),
                 )
             )
             self.announced = None

@@ -234,7 +234,8 @@ def _context(console: Console, context: ContextSummary, calls: str) -> None:
 def _compaction(item: CompactionSeen) -> str:
     if item.turn is None:
         return f"compacted after the last call, at {tokens(item.announced_before_tokens or item.before_tokens)}"
-    return f"compacted at turn {item.turn}: {tokens(item.before_tokens)} to {tokens(item.after_tokens)}"
+    before = item.before_tokens if item.before_tokens is not None else item.announced_before_tokens
+    return f"compacted at turn {item.turn}: {tokens(before)} to {tokens(item.after_tokens)}"
 
 
 def _chosen(context: ContextSummary, calls: str) -> list[LedgerEntry]:
