@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.detector.builders import call, span
 
-from lowwater.collectors.reading import Operation, Reading, Usage
+from lowwater.collectors.reading import Failure, Operation, Reading, Usage
 from lowwater.detector.assembly import Assembler
 from lowwater.detector.events import AgentRun, Call, Event
 
@@ -181,3 +181,16 @@ def test_a_server_span_on_a_late_clock_is_no_second_call() -> None:
     inner = call("server", 2.2, input_tokens=100, parent="client")
     (only,) = calls([outer, inner])
     assert only.reading.span_id == "client"
+
+
+def test_a_failed_agent_does_not_make_its_call_a_failure() -> None:
+    agent = span("agent", Operation.AGENT, 0, 9, usage=Usage(input_tokens=100), failure=Failure(status=429))
+    (only,) = calls([call("a", 2, input_tokens=100, parent="agent"), agent])
+    assert only.reading.failure is None
+
+
+def test_usage_that_only_the_agent_reports_belongs_to_its_only_call() -> None:
+    agent = span("agent", Operation.AGENT, 0, 9, usage=Usage(input_tokens=100), model="m")
+    (only,) = calls([call("a", 2, parent="agent"), agent])
+    assert only.reading.usage is not None
+    assert (only.reading.usage.input_tokens, only.reading.model, only.rollup) == (100, "m", False)

@@ -119,7 +119,8 @@ class Assembler:
         if below is not None and (is_llm or has_usage):
             self._count("rollups")
             if below.calls == 1 and below.only is not None and below.only.reading is not None:
-                _complete(below.only.reading, reading)
+                # Another emitter of the call knows all of it; an agent or step above a single call knows its sums.
+                _complete(below.only.reading, reading, _FILLED if is_llm else _FILLED_BY_ROLLUPS)
                 below.reported = below.reported or _has_usage(below.only.reading.usage)
             elif has_usage and not below.reported:
                 held.call = held.rollup = True
@@ -341,17 +342,20 @@ _FILLED = (
 )  # fmt: skip
 
 
-def _complete(target: Reading, source: Reading) -> None:
+_FILLED_BY_ROLLUPS = ("agent_name", "conversation", "model", "provider")
+
+
+def _complete(target: Reading, source: Reading, names: tuple[str, ...] = _FILLED) -> None:
     """Fill what one emitter left open with what another said of the same call; nothing is added or replaced.
 
     Content of log records is the exception: a call's messages come one record each, and are appended.
     """
-    for name in _FILLED:
+    for name in names:
         if getattr(target, name) is None:
             setattr(target, name, getattr(source, name))
     if source.joins and source.content is not None and target.content is not None:
         target.content = target.content.extended(source.content)
-    elif target.content is None:
+    elif target.content is None and names is _FILLED:
         target.content = source.content
     if not _has_usage(target.usage) and source.usage is not None:
         target.usage = source.usage
