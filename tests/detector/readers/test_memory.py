@@ -13,7 +13,9 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 LIMIT_MEGABYTES = 300
 
 
-@pytest.mark.parametrize("options", [[], ["--gzip"], ["--format", "proto"], ["--format", "indented"]], ids=str)
+@pytest.mark.parametrize(
+    "options", [[], ["--gzip"], ["--format", "proto"], ["--format", "indented"], ["--replay"]], ids=str
+)
 def test_peak_memory_of_a_large_stream(options: list[str]) -> None:
     """The benchmark at 100 MB (it does 2 GB by hand); the peak is that of the libraries and a few requests."""
     command = [sys.executable, str(BENCHMARK), "--megabytes", "100", *options]
