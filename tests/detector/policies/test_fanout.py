@@ -74,28 +74,33 @@ def test_a_member_that_has_ended_commits_nothing() -> None:
     assert plan.feasible
 
 
+ROOMY = {"ceiling_tokens": 500_000, "parent_reserve_tokens": 20_000, "synthesis_reserve_tokens": 12_000}
 POOL = [
     Member("a", 9_000, 24_000, 4_000),
     Member("b", 9_000, 24_000, 24_000),
     Member("c", 9_000, 24_000, 10_000, ended=True),
+    Member("d", 9_000, 24_000, 30_000, ended=True),
 ]
 
 
 @pytest.mark.parametrize(
     ("donor", "recipient", "amount", "allowed", "reason"),
     [
+        ("a", "b", 0, True, "allowed"),
         ("a", "b", 20_000, True, "allowed"),  # all that is unspent
         ("a", "b", 20_001, False, "reservation_not_movable"),
         ("a", "b", 29_001, False, "already_spent"),
         ("b", "a", 1, False, "reservation_not_movable"),  # nothing unspent
         ("c", "a", 23_000, True, "allowed"),  # ended: its reservation is free too
         ("c", "a", 23_001, False, "already_spent"),
+        ("d", "a", 3_000, True, "allowed"),  # ended after it had overrun its content into its reservation
+        ("d", "a", 3_001, False, "already_spent"),
         ("a", "c", 1, False, "recipient_ended"),
         ("a", "a", 1, False, "same_member"),
     ],
 )
 def test_only_unspent_content_moves(donor: str, recipient: str, amount: int, allowed: bool, reason: str) -> None:
-    decision = redistribute(POOL, donor=donor, recipient=recipient, amount_tokens=amount)
+    decision = redistribute(POOL, donor=donor, recipient=recipient, amount_tokens=amount, **ROOMY)
     assert (decision.allowed, decision.reason) == (allowed, reason)
     if not allowed:
         with pytest.raises(BudgetStarvationError, match=reason):
@@ -105,12 +110,14 @@ def test_only_unspent_content_moves(donor: str, recipient: str, amount: int, all
 @given(
     st.lists(st.tuples(TOKENS, TOKENS, TOKENS, st.booleans()), min_size=2, max_size=6),
     st.integers(0, 120_000),
+    st.integers(0, 400_000),
 )
 def test_redistribution_conserves_and_never_takes_a_running_reservation(
-    rows: list[tuple[int, int, int, bool]], amount: int
+    rows: list[tuple[int, int, int, bool]], amount: int, ceiling: int
 ) -> None:
     pool = [Member(str(number), *row) for number, row in enumerate(rows)]
-    decision = redistribute(pool, donor="0", recipient="1", amount_tokens=amount)
+    settings = {"ceiling_tokens": ceiling, "parent_reserve_tokens": 0, "synthesis_reserve_tokens": 0}
+    decision = redistribute(pool, donor="0", recipient="1", amount_tokens=amount, **settings)
     assert sum(item.reserved_tokens + item.allocated_tokens for item in decision.members) == sum(
         item.reserved_tokens + item.allocated_tokens for item in pool
     )
@@ -118,6 +125,36 @@ def test_redistribution_conserves_and_never_takes_a_running_reservation(
         if not before.ended:
             assert after.reserved_tokens == before.reserved_tokens
             assert after.allocated_tokens >= min(before.used_tokens, before.allocated_tokens)
+
+
+@given(st.lists(st.tuples(TOKENS, TOKENS, TOKENS, st.booleans()), min_size=2, max_size=6), TOKENS, TOKENS)
+def test_what_is_allowed_keeps_a_plan_that_fits_under_its_ceiling(
+    rows: list[tuple[int, int, int, bool]], amount: int, spare: int
+) -> None:
+    pool = [Member(str(number), *row) for number, row in enumerate(rows)]
+    reserves = {"parent_reserve_tokens": 5_000, "synthesis_reserve_tokens": 1_000}
+    committed = plan_fanout(ceiling_tokens=0, **reserves, members=pool).committed_tokens
+    settings = {"ceiling_tokens": committed + spare, **reserves}
+    decision = redistribute(pool, donor="0", recipient="1", amount_tokens=amount, **settings)
+    assert plan_fanout(**settings, members=decision.members).feasible
+    if decision.reason in ("already_spent", "reservation_not_movable", "over_ceiling"):
+        rest = redistribute(pool, donor="0", recipient="1", amount_tokens=decision.movable_tokens, **settings)
+        assert rest.allowed
+
+
+def test_what_an_ended_member_leaves_cannot_be_given_away_twice() -> None:
+    """A third subagent was started in the place of the first; what that had left is its, and no longer the second's."""
+    pool = [Member("a", 9_000, 24_000, 10_000, ended=True), Member("b", 9_000, 24_000), Member("c", 9_000, 24_000)]
+    settings = {"ceiling_tokens": 66_000, "parent_reserve_tokens": 0, "synthesis_reserve_tokens": 0}
+    assert plan_fanout(**settings, members=pool).feasible
+    decision = redistribute(pool, donor="a", recipient="b", amount_tokens=1, **settings)
+    assert (decision.allowed, decision.movable_tokens, decision.reason) == (False, 0, "over_ceiling")
+
+
+def test_a_pool_that_is_over_already_may_still_move_what_changes_no_sum() -> None:
+    pool = [Member("a", 9_000, 24_000, 4_000), Member("b", 9_000, 24_000)]
+    settings = {"ceiling_tokens": 40_000, "parent_reserve_tokens": 0, "synthesis_reserve_tokens": 0}
+    assert redistribute(pool, donor="a", recipient="b", amount_tokens=20_000, **settings).allowed
 
 
 def test_the_aggregate_breaks_while_every_member_is_green() -> None:
@@ -142,7 +179,11 @@ def test_impossible_numbers_are_named() -> None:
             ceiling_tokens=1, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=[Member("a", 0, 0, -1)]
         )
     with pytest.raises(ValueError, match="recipient"):
-        redistribute(POOL, donor="a", recipient="nobody", amount_tokens=1)
+        redistribute(POOL, donor="a", recipient="nobody", amount_tokens=1, **ROOMY)
+    with pytest.raises(ValueError, match="different ids"):
+        redistribute([*POOL, POOL[0]], donor="a", recipient="b", amount_tokens=1, **ROOMY)
+    with pytest.raises(ValueError, match="amount_tokens"):
+        redistribute(POOL, donor="a", recipient="b", amount_tokens=-1, **ROOMY)
     with pytest.raises(ValueError, match="must not both be 0"):
         max_width(
             ceiling_tokens=1,

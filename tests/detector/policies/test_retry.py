@@ -17,6 +17,11 @@ def test_debt_is_compacted_then_retried_without_waiting() -> None:
     assert (decision.retry, decision.wait_seconds, decision.compact_first) == (True, 0.0, True)
 
 
+def test_debt_that_compaction_did_not_cure_is_given_up() -> None:
+    decision = enforce_retry_policy("compaction_debt", 4)
+    assert (decision.retry, decision.compact_first, decision.reason) == (False, False, "attempts_exhausted")
+
+
 @pytest.mark.parametrize("cls", ["spend_cap", "context_length"])
 def test_what_waiting_cannot_cure_is_not_retried(cls: str) -> None:
     assert not enforce_retry_policy(cls, 1).retry
@@ -37,6 +42,13 @@ def test_a_retry_ends_and_honours_what_the_provider_asked(
     if decision.retry and not decision.compact_first:
         assert decision.wait_seconds >= (asked or 0.0)
         assert decision.wait_seconds <= (asked or 0.0) + 60.0
+    if decision.retry:
+        assert decision.compact_first == (cls == "compaction_debt")
+
+
+def test_backoff_grows_with_every_attempt() -> None:
+    waits = [enforce_retry_policy("overload", attempt, jitter=0.0).wait_seconds for attempt in (1, 2, 3)]
+    assert waits == [1.0, 2.0, 4.0]
 
 
 def test_two_callers_told_the_same_moment_do_not_wake_together() -> None:
@@ -78,6 +90,20 @@ def test_synchrony_is_a_share_and_does_not_depend_on_order(
     assert synchrony(other, window_seconds=1.0, min_callers=3) == found
     if found is not None:
         assert 0.0 <= found.share_ratio <= 1.0
+        assert (found.callers >= 3) == (found.share_ratio > 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abcdef")), min_size=1, max_size=30), st.integers(2, 4))
+def test_synchrony_agrees_with_looking_at_every_window(retries: list[tuple[int, str]], least: int) -> None:
+    found = synchrony(retries, window_seconds=3.0, min_callers=least)
+    windows = [[item for item in retries if start <= item[0] <= start + 3] for start, _ in retries]
+    herds = [window for window in windows if len({caller for _, caller in window}) >= least]
+    together = [item for item in retries if any(item in window for window in herds)]
+    if found is None:
+        assert len({caller for _, caller in retries}) < least
+    else:
+        assert found.share_ratio == len(together) / len(retries)
+        assert found.callers == max((len({caller for _, caller in window}) for window in herds), default=0)
 
 
 def test_one_caller_has_nobody_to_be_synchronous_with() -> None:
@@ -85,6 +111,14 @@ def test_one_caller_has_nobody_to_be_synchronous_with() -> None:
 
 
 def test_impossible_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match=r"rejection_class.*'spendcap'"):
+        enforce_retry_policy("spendcap", 1)
+    with pytest.raises(ValueError, match="retry_after_seconds"):
+        enforce_retry_policy("rate_limit", 1, retry_after_seconds=float("inf"))
+    with pytest.raises(ValueError, match="min_callers"):
+        synchrony([], window_seconds=1.0, min_callers=1)
+    with pytest.raises(ValueError, match="window_seconds"):
+        synchrony([], window_seconds=-1.0, min_callers=2)
     with pytest.raises(ValueError, match="attempt"):
         enforce_retry_policy("rate_limit", 0)
     with pytest.raises(ValueError, match="jitter"):

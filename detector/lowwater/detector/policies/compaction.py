@@ -7,6 +7,7 @@ the agent, the later it compacts, until the staging buffer cannot be had and not
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,11 +59,13 @@ class HighWater:
         above: it is.
         over_tokens: how far above the mark, 0 or more.
         which: ``scratchpad`` or ``trigger``, None when it is not due.
+        left_tokens: what the scratchpad's reservation still holds, 0 or more; None where the trigger is the mark.
     """
 
     above: bool
     over_tokens: int
     which: str | None
+    left_tokens: int | None = None
 
 
 def above_high_water(
@@ -82,11 +85,16 @@ def above_high_water(
     """
     _positive(window_tokens=window_tokens)
     _no_negative(input_tokens=input_tokens)
+    if not (math.isfinite(trigger_ratio) and 0 < trigger_ratio <= 1):
+        msg = f"trigger_ratio must be in (0, 1], not {trigger_ratio}"
+        raise ValueError(msg)
     if scratchpad_reservation_tokens is not None and scratchpad_tokens is not None:
         _positive(scratchpad_reservation_tokens=scratchpad_reservation_tokens)
+        _no_negative(scratchpad_tokens=scratchpad_tokens)
         mark = SCRATCHPAD_HIGH_WATER_RATIO * scratchpad_reservation_tokens
         if scratchpad_tokens > mark:
-            return HighWater(True, round(scratchpad_tokens - mark), "scratchpad")
+            left = max(0, scratchpad_reservation_tokens - scratchpad_tokens)
+            return HighWater(True, max(1, round(scratchpad_tokens - mark)), "scratchpad", left)
     over = input_tokens - trigger_ratio * window_tokens
     return HighWater(True, max(1, round(over)), "trigger") if over > 0 else HighWater(False, 0, None)
 
@@ -119,6 +127,7 @@ def forecast_deadlock(
     """
     _positive(window_tokens=window_tokens)
     _no_negative(input_tokens=input_tokens, staging_tokens=staging_tokens)
+    _finite(growth_tokens_per_turn=growth_tokens_per_turn)
     room = window_tokens - staging_tokens - input_tokens
     if room <= 0:
         return Forecast(0.0, 0.0)
@@ -156,10 +165,10 @@ def why_blocked(
         return DebtReason.DOES_NOT_FIT_SUMMARIZER
     if staging_tokens is not None and input_tokens + staging_tokens > window_tokens:
         return DebtReason.STAGING_UNAVAILABLE
-    slow = turn_slo_seconds is not None and turn_seconds is not None
-    if slow and (turn_seconds or 0.0) + (compaction_seconds or 0.0) > (turn_slo_seconds or 0.0):
-        return DebtReason.LATENCY_BUDGET
-    return DebtReason.UNKNOWN
+    if turn_slo_seconds is None or turn_seconds is None:
+        return DebtReason.UNKNOWN
+    late = turn_seconds + (compaction_seconds or 0.0) > turn_slo_seconds
+    return DebtReason.LATENCY_BUDGET if late else DebtReason.UNKNOWN
 
 
 def is_thrash(limit_turns: Sequence[int]) -> bool:
@@ -219,13 +228,20 @@ def admit_compaction(
     """Decide at a turn boundary whether compaction runs now.
 
     The latency target may defer it, but not for more than `LATENCY_PATIENCE_TURNS` turns, and not into the last turns
-    in which the staging buffer can still be had.
+    in which the staging buffer can still be had or the scratchpad is still within its reservation.
 
     Args:
         expected_seconds: how long the compaction will take.
         turn_seconds: how long the turn takes without it.
         deferred_turns: turns for which it was deferred already.
+        growth_tokens_per_turn: how fast the context grows; 0 or less where it is not known or does not grow.
+
+    Raises:
+        ValueError: a number is out of range.
     """
+    _positive(window_tokens=window_tokens)
+    _no_negative(input_tokens=input_tokens, staging_tokens=staging_tokens, deferred_turns=deferred_turns)
+    _finite(growth_tokens_per_turn=growth_tokens_per_turn, expected_seconds=expected_seconds)
     if not high_water.above:
         return Admission(False, "not_due")
     if in_flight:
@@ -240,6 +256,8 @@ def admit_compaction(
             staging_tokens=staging_tokens,
         ).turns
         soon = left is not None and left <= LATENCY_PATIENCE_TURNS
+        if high_water.left_tokens is not None:
+            soon = soon or high_water.left_tokens <= LATENCY_PATIENCE_TURNS * max(0.0, growth_tokens_per_turn)
         if deferred_turns < LATENCY_PATIENCE_TURNS and not soon:
             return Admission(False, DebtReason.LATENCY_BUDGET.value)
         return Admission(True, "overdue")
@@ -257,6 +275,7 @@ class CompactionScheduler:
         turn_slo_seconds: how long a turn may take, None without a target.
         scratchpad_reservation_tokens: what the scratchpad may hold, None without a reservation.
         trigger_ratio: where compaction starts without one.
+        deferred_turns: turns since compaction was due that passed without one.
     """
 
     window_tokens: int
@@ -274,9 +293,17 @@ class CompactionScheduler:
         scratchpad_tokens: int,
         turn_seconds: float | None = None,
         growth_tokens_per_turn: float = 0.0,
+        span_tokens: int | None = None,
         in_flight: bool = False,
     ) -> Admission:
-        """Decide at the end of a turn, and remember a deferral."""
+        """Decide at the end of a turn, and remember a deferral.
+
+        Args:
+            span_tokens: what a compaction would summarise now; the scratchpad where it is not given.
+
+        Raises:
+            ValueError: a number is out of range.
+        """
         decision = admit_compaction(
             high_water=above_high_water(
                 input_tokens=input_tokens,
@@ -288,7 +315,7 @@ class CompactionScheduler:
             input_tokens=input_tokens,
             window_tokens=self.window_tokens,
             staging_tokens=self.staging_tokens,
-            expected_seconds=self.seconds_per_token * scratchpad_tokens,
+            expected_seconds=self.seconds_per_token * (scratchpad_tokens if span_tokens is None else span_tokens),
             turn_slo_seconds=self.turn_slo_seconds,
             turn_seconds=turn_seconds,
             deferred_turns=self.deferred_turns,
@@ -303,6 +330,13 @@ def _positive(**values: int) -> None:
     for name, value in values.items():
         if value <= 0:
             msg = f"{name} must be positive, not {value}"
+            raise ValueError(msg)
+
+
+def _finite(**values: float) -> None:
+    for name, value in values.items():
+        if not math.isfinite(value):
+            msg = f"{name} must be finite, not {value}"
             raise ValueError(msg)
 
 

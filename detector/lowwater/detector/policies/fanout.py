@@ -110,7 +110,9 @@ class FanoutPlan:
 def plan_fanout(
     *, ceiling_tokens: int, parent_reserve_tokens: int, synthesis_reserve_tokens: int, members: Sequence[Member]
 ) -> FanoutPlan:
-    """Check the invariant for the members that are to run at once; one that has ended commits what it used.
+    """Check the invariant for the members that are to run at once; one that has ended commits nothing.
+
+    In a pool that measures spend nothing is given back: pass what an ended member spent as a reservation that runs on.
 
     Raises:
         ValueError: a number is negative.
@@ -137,7 +139,8 @@ class Redistribution:
     Attributes:
         allowed: the whole amount may move.
         movable_tokens: what the donor could give.
-        reason: ``allowed``, ``same_member``, ``recipient_ended``, ``reservation_not_movable``, ``already_spent``.
+        reason: ``allowed``, ``same_member``, ``recipient_ended``, ``reservation_not_movable``, ``already_spent``,
+            ``over_ceiling``.
         members: the members afterwards; unchanged when it is not allowed.
     """
 
@@ -153,37 +156,70 @@ class Redistribution:
             BudgetStarvationError: the amount may not move.
         """
         if not self.allowed:
-            msg = f"only {self.movable_tokens} tokens may move ({self.reason}): move unspent content only"
+            msg = f"only {self.movable_tokens} tokens may move ({self.reason}): move unspent content within the ceiling"
             raise BudgetStarvationError(msg)
         return self
 
 
-def redistribute(members: Sequence[Member], *, donor: str, recipient: str, amount_tokens: int) -> Redistribution:
+def redistribute(
+    members: Sequence[Member],
+    *,
+    donor: str,
+    recipient: str,
+    amount_tokens: int,
+    ceiling_tokens: int,
+    parent_reserve_tokens: int,
+    synthesis_reserve_tokens: int,
+) -> Redistribution:
     """Decide whether content budget may move from one member to another.
 
     Only unspent content moves, never a reservation: a running child still needs its prompt and its answer. When the
-    donor has ended, its reservation and everything unspent are free.
+    donor has ended, its reservation and everything unspent are free, to the pool: a member that was started since may
+    have taken them, so that what a plan has fit into stays under the ceiling only if that is looked at again.
+
+    Args:
+        members: all members of the pool.
+        donor: id of the member that gives.
+        recipient: id of the member that takes; it must be running.
+        amount_tokens: how much is to move.
+        ceiling_tokens: as for `plan_fanout`.
+        parent_reserve_tokens: as for `plan_fanout`.
+        synthesis_reserve_tokens: as for `plan_fanout`.
 
     Raises:
-        ValueError: a member is not in the pool, or a number is negative.
+        ValueError: a member is not in the pool, two have the same id, or a number is negative.
     """
-    _check_members(members)
+    plan = plan_fanout(
+        ceiling_tokens=ceiling_tokens,
+        parent_reserve_tokens=parent_reserve_tokens,
+        synthesis_reserve_tokens=synthesis_reserve_tokens,
+        members=members,
+    )
     _no_negative(amount_tokens=amount_tokens)
     by_id = {member.id: member for member in members}
+    if len(by_id) < len(members):
+        msg = "members must have different ids"
+        raise ValueError(msg)
     for name, key in (("donor", donor), ("recipient", recipient)):
         if key not in by_id:
             msg = f"{name} {key!r} is no member of the pool"
             raise ValueError(msg)
     giver, taker = by_id[donor], by_id[recipient]
     unspent = max(0, giver.allocated_tokens - giver.used_tokens)
-    movable = unspent + (giver.reserved_tokens if giver.ended else 0)
+    whole = max(0, giver.reserved_tokens + giver.allocated_tokens - giver.used_tokens)
+    free = whole if giver.ended else unspent
+    # A running donor gives up what the recipient takes on; an ended one commits nothing, so the pool must have room.
+    movable = min(free, max(0, ceiling_tokens - plan.committed_tokens)) if giver.ended else free
     if donor == recipient:
         reason = "same_member"
     elif taker.ended:
         reason = "recipient_ended"
+    elif amount_tokens > whole:
+        reason = "already_spent"
+    elif amount_tokens > free:
+        reason = "reservation_not_movable"
     elif amount_tokens > movable:
-        whole = giver.reserved_tokens + giver.allocated_tokens - giver.used_tokens
-        reason = "reservation_not_movable" if amount_tokens <= whole else "already_spent"
+        reason = "over_ceiling"
     else:
         from_content = min(amount_tokens, unspent)
         moved = {

@@ -112,6 +112,7 @@ _ACTIONS = {
 # What the provider said, most specific first: a code settles it, then a phrase, then the status.
 _CODES: Mapping[str, RejectionClass] = {
     "insufficient_quota": RejectionClass.SPEND_CAP,
+    "insufficient_credits": RejectionClass.SPEND_CAP,
     "billing_hard_limit_reached": RejectionClass.SPEND_CAP,
     "billing_error": RejectionClass.SPEND_CAP,
     "credit_balance_too_low": RejectionClass.SPEND_CAP,
@@ -119,6 +120,9 @@ _CODES: Mapping[str, RejectionClass] = {
     "context_length_exceeded": RejectionClass.CONTEXT_LENGTH,
     "request_too_large": RejectionClass.CONTEXT_LENGTH,
     "string_above_max_length": RejectionClass.CONTEXT_LENGTH,
+    "quota_exceeded": RejectionClass.TOKEN_QUOTA,
+    "usage_limit_reached": RejectionClass.TOKEN_QUOTA,
+    "servicequotaexceededexception": RejectionClass.TOKEN_QUOTA,
     "rate_limit_exceeded": RejectionClass.RATE_LIMIT,
     "rate_limit_error": RejectionClass.RATE_LIMIT,
     "throttlingexception": RejectionClass.RATE_LIMIT,
@@ -137,19 +141,30 @@ _SIGNALS: tuple[tuple[str, RejectionClass], ...] = (
     ("rate_limit", RejectionClass.RATE_LIMIT),
 )
 
-_AMBIGUOUS_SIGNALS = frozenset({"budget_exceeded"})
-"""Phrases that do not say which budget: a gateway's governor uses one word for money, quota and stale context."""
+_EXCEPTIONS: Mapping[str, RejectionClass] = {
+    "ratelimiterror": RejectionClass.RATE_LIMIT,
+    "contextwindowexceedederror": RejectionClass.CONTEXT_LENGTH,
+    "overloadederror": RejectionClass.OVERLOAD,
+    "serviceunavailableerror": RejectionClass.OVERLOAD,
+}
+"""Classes that SDKs raise, by status alone (OpenAI's, Anthropic's and LiteLLM's): any code or phrase says more."""
 
-_STATUSES: Mapping[int, RejectionClass] = {
+_AMBIGUOUS = frozenset({"budget_exceeded", "budgetexceedederror", "resource_exhausted"})
+"""Words that do not say which budget: a gateway's governor uses one for money, quota and stale context, and Gemini one for
+rate and quota."""
+
+_OWN_STATUSES: Mapping[int, RejectionClass] = {
     402: RejectionClass.SPEND_CAP,
     413: RejectionClass.CONTEXT_LENGTH,
-    429: RejectionClass.RATE_LIMIT,
-    503: RejectionClass.OVERLOAD,
     529: RejectionClass.OVERLOAD,
 }
+"""Statuses with one meaning: payment required, content too large, and Anthropic's overload."""
+
+_SHARED_STATUSES: Mapping[int, RejectionClass] = {429: RejectionClass.RATE_LIMIT, 503: RejectionClass.OVERLOAD}
+"""Statuses that a governor gives for anything."""
 
 _FIRM = frozenset({RejectionClass.SPEND_CAP, RejectionClass.CONTEXT_LENGTH, RejectionClass.OVERLOAD})
-"""Classes that a compaction record does not overrule when a code or phrase named them."""
+"""Classes that a compaction record does not overrule when a code, phrase or status of their own named them."""
 
 
 def classify_rejection(
@@ -203,20 +218,26 @@ def classify_rejection(
 def _stated(
     status: int | None, code: str | None, kind: str | None, signals: frozenset[str]
 ) -> tuple[RejectionClass | None, str, bool]:
-    """(class, reason, whether a code or phrase named it) of what the error itself says; None if it is no rejection."""
-    for text in (code, kind):
-        found = _CODES.get((text or "").strip().lower())
+    """(class, reason, whether the error named it itself) of what the error says; None if it is no rejection."""
+    words = [text.strip().lower() for text in (code, kind) if text]
+    for word in words:
+        found = _CODES.get(word)
         if found is not None:
-            # One code for two limits: the phrase "tokens per ..." makes a rate limit a token quota.
-            if found is RejectionClass.RATE_LIMIT and "token_quota" in signals:
+            # One code for two limits: "tokens per ...", or OpenAI's type "tokens", makes a rate limit a token quota.
+            if found is RejectionClass.RATE_LIMIT and ("token_quota" in signals or "tokens" in words):
                 return RejectionClass.TOKEN_QUOTA, "token_quota", True
             return found, "code", True
     for signal, cls in _SIGNALS:
         if signal in signals:
             return cls, signal, True
-    if signals & _AMBIGUOUS_SIGNALS:
+    if (found := _OWN_STATUSES.get(status or 0)) is not None:
+        return found, "status", True
+    if not _AMBIGUOUS.isdisjoint((*words, *signals)):
         return RejectionClass.UNKNOWN, "budget_unnamed", False
-    found = _STATUSES.get(status or 0)
+    for word in words:
+        if (found := _EXCEPTIONS.get(word)) is not None:
+            return found, "exception", found is RejectionClass.CONTEXT_LENGTH
+    found = _SHARED_STATUSES.get(status or 0)
     return (found, "status", False) if found is not None else (None, "", False)
 
 

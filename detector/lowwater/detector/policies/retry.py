@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Herd", "RetryDecision", "amplification", "enforce_retry_policy", "synchrony"]
@@ -21,16 +23,29 @@ class RetryDecision:
     """Whether and when to try again.
 
     Attributes:
-        retry: whether waiting can cure the rejection.
+        retry: whether to try again at all.
         wait_seconds: how long to wait first, 0 or more.
         compact_first: a compaction has to be requested and awaited before the retry.
-        reason: a bounded vocabulary.
+        reason: ``compact_then_retry``, ``back_off``, ``waiting_cannot_cure``, ``attempts_exhausted``.
     """
 
     retry: bool
     wait_seconds: float
     compact_first: bool
     reason: str
+
+
+_CURES: Mapping[str, str] = {
+    # Waiting does not lower the debt; the compaction does, and then nothing is left to wait for.
+    "compaction_debt": "compact_then_retry",
+    "spend_cap": "waiting_cannot_cure",
+    "context_length": "waiting_cannot_cure",
+    "token_quota": "back_off",
+    "rate_limit": "back_off",
+    "overload": "back_off",
+    "unknown": "back_off",
+}
+"""What helps against each class of rejection."""
 
 
 def enforce_retry_policy(
@@ -41,34 +56,37 @@ def enforce_retry_policy(
     Args:
         rejection_class: a value of `RejectionClass`.
         attempt: attempts made so far, 1 or more.
-        retry_after_seconds: what the provider asked to wait, honoured as a minimum.
+        retry_after_seconds: what the provider asked to wait, honoured as a minimum of a backoff.
         jitter: the caller's random number in [0, 1): spreads callers over the second half of the wait.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: an argument is out of range, or the class is none.
     """
+    cure = _CURES.get(rejection_class)
+    if cure is None:
+        msg = f"rejection_class must be one of {', '.join(sorted(_CURES))}, not {rejection_class!r}"
+        raise ValueError(msg)
     if attempt < 1:
         msg = f"attempt must be 1 or more, not {attempt}"
         raise ValueError(msg)
     if not 0 <= jitter < 1:
         msg = f"jitter must be in [0, 1), not {jitter}"
         raise ValueError(msg)
-    if retry_after_seconds is not None and not retry_after_seconds >= 0:
-        msg = f"retry_after_seconds must not be negative, not {retry_after_seconds}"
+    if retry_after_seconds is not None and not (math.isfinite(retry_after_seconds) and retry_after_seconds >= 0):
+        msg = f"retry_after_seconds must be finite and not negative, not {retry_after_seconds}"
         raise ValueError(msg)
-    if rejection_class == "compaction_debt":
-        # Waiting does not lower the debt; the compaction does, and then nothing is left to wait for.
-        return RetryDecision(attempt < MAX_ATTEMPTS, 0.0, True, "compact_then_retry")
-    if rejection_class in ("spend_cap", "context_length"):
-        return RetryDecision(False, 0.0, False, "waiting_cannot_cure")
+    if cure == "waiting_cannot_cure":
+        return RetryDecision(False, 0.0, False, cure)
     if attempt >= MAX_ATTEMPTS:
         return RetryDecision(False, 0.0, False, "attempts_exhausted")
+    if cure == "compact_then_retry":
+        return RetryDecision(True, 0.0, True, cure)
     backoff = min(_FIRST_WAIT_SECONDS * 2.0 ** (attempt - 1), _LONGEST_WAIT_SECONDS)
     wait = backoff * (0.5 + jitter / 2)
     if retry_after_seconds is not None:
         # Everybody was told the same moment: the spread goes on top of it.
         wait = retry_after_seconds + wait * 0.5
-    return RetryDecision(True, wait, False, "back_off")
+    return RetryDecision(True, wait, False, cure)
 
 
 def amplification(attempts: int, logical_calls: int) -> float | None:
@@ -105,18 +123,31 @@ def synchrony(retries: Sequence[tuple[float, str]], *, window_seconds: float, mi
 
     Returns:
         None with fewer than ``min_callers`` distinct callers: nothing to be synchronous with.
+
+    Raises:
+        ValueError: ``min_callers`` is below 2, or ``window_seconds`` negative or not finite.
     """
+    if min_callers < 2:
+        msg = f"min_callers must be 2 or more, not {min_callers}"
+        raise ValueError(msg)
+    if not (math.isfinite(window_seconds) and window_seconds >= 0):
+        msg = f"window_seconds must be finite and not negative, not {window_seconds}"
+        raise ValueError(msg)
     if len({caller for _, caller in retries}) < min_callers:
         return None
     ordered = sorted(retries)
-    together: set[int] = set()
-    largest = 0
-    start = 0
-    for end, (time, _) in enumerate(ordered):
+    awake: Counter[str] = Counter()
+    together = largest = start = counted = 0  # the first `counted` retries are settled
+    for end, (time, caller) in enumerate(ordered):
+        awake[caller] += 1
         while time - ordered[start][0] > window_seconds:
+            left = ordered[start][1]
+            awake[left] -= 1
+            if not awake[left]:
+                del awake[left]
             start += 1
-        callers = len({caller for _, caller in ordered[start : end + 1]})
-        if callers >= min_callers:
-            together.update(range(start, end + 1))
-            largest = max(largest, callers)
-    return Herd(len(together) / len(ordered), largest, len(ordered))
+        if len(awake) >= min_callers:
+            together += end + 1 - max(start, counted)
+            counted = end + 1
+            largest = max(largest, len(awake))
+    return Herd(together / len(ordered), largest, len(ordered))
