@@ -37,6 +37,12 @@ def test_a_stated_window_is_taken(key: str) -> None:
     assert call(**{key: -1}).window_tokens is None
 
 
+def test_a_limit_of_the_prompt_leaves_room_for_the_answer() -> None:
+    limit = {"copilot_chat.request.max_prompt_tokens": 64_000}
+    assert call(**limit).window_tokens == 64_000
+    assert call(**limit, **{"gen_ai.request.max_tokens": 4_000}).window_tokens == 68_000
+
+
 def test_codex_states_where_it_compacts() -> None:
     assert call(auto_compact_token_limit=244_800).trigger_tokens == 244_800
 

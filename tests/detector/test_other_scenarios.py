@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.detector.builders import HASHER, call, content, span, tool
+from tests.detector.builders import HASHER, SECOND, START, call, content, span, tool
 from tests.detector.scenarios import ARGS, RESULT, A, S, U, entries, findings, run, words
 
 from lowwater.collectors.reading import Compaction, Failure, Operation, Reading, ToolUse
@@ -124,6 +124,19 @@ def test_a_budget_raised_over_the_ceiling_is_unsafe() -> None:
     fired = of(Kind.FANOUT_REDISTRIBUTION_UNSAFE, story)
     assert fired
     assert fired[0].evidence["moved_tokens"] == 22_000
+
+
+@pytest.mark.parametrize(("measure", "unsafe"), [("occupancy", False), ("spend", True)])
+def test_what_an_ended_subagent_spent_is_not_given_back(measure: str, unsafe: bool) -> None:
+    story = fanout(4, 20_000, budget=30_000, declared={"pool.measure": measure})
+    for reading in story:
+        if reading.span_id == "child0":
+            reading.end_ns = START + 25 * SECOND
+        if reading.span_id == "child0-2":
+            reading.start_ns = reading.end_ns = START + 22 * SECOND
+        if reading.span_id == "child1-2":
+            reading.declared["subagent.content_budget_tokens"] = 75_000
+    assert bool(of(Kind.FANOUT_REDISTRIBUTION_UNSAFE, story)) is unsafe
 
 
 # --- compaction ------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Context windows and compositions that some agents publish about themselves.
 
 Sources: Qwen Code ``qwen-code.context.usage`` (v1), VoltAgent ``usage.prompt_context.*``, Sentry and loongsuite
-``gen_ai.context.window_size``, OpenClaw ``openclaw.context.*``, Codex ``model_context_window``, Copilot Chat
-``max_prompt_tokens``, Kiro ``kiro.context_usage_percentage``.
+``gen_ai.context.window_size``, OpenClaw ``openclaw.context.*``, Codex ``model_context_window``, Kiro
+``kiro.context_usage_percentage``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ _WINDOWS = (
     "openclaw.context.limit",
     "model_context_window",
     "codex.token_usage.context_window",
-    "copilot_chat.request.max_prompt_tokens",
 )
 
 _RATIOS: Mapping[str, float] = {"gen_ai.context.utilization": 1.0, "kiro.context_usage_percentage": 100.0}
@@ -109,7 +108,7 @@ def _take(draft: Draft, values: Mapping[str, Any], parts: Mapping[str, Consumer]
 
 DIALECT = TableDialect(
     name="breakdown",
-    versions="qwen-code v1, VoltAgent 1, Sentry conventions, OpenClaw plugin, Codex, Copilot Chat, Kiro",
+    versions="qwen-code v1, VoltAgent 1, Sentry conventions, OpenClaw plugin, Codex, Kiro",
     namespaces=frozenset({"qwen-code", "openclaw", "kiro"}),
     keys=frozenset(
         {
@@ -120,7 +119,6 @@ DIALECT = TableDialect(
             "model_context_window",
             "codex.token_usage.context_window",
             "auto_compact_token_limit",
-            "copilot_chat.request.max_prompt_tokens",
         }
     ),
     counts={

@@ -220,11 +220,12 @@ class FanoutOperator:
             "width": width,
             "parent_reserve_tokens": parent_reserve if parent_reserve is not None else parent_peak,
             "synthesis_reserve_tokens": synthesis,
+            "measure": "spend" if declared.get("pool.measure") == "spend" else "occupancy",
         }
         levels = {"pool_ceiling_tokens": Provenance.DECLARED}
         signals = {
             Kind.FANOUT_OVERCOMMITTED: self._overcommitted(run, declared, ceiling, facts, levels),
-            Kind.FANOUT_OVERRUN: self._overrun(run, declared, ceiling, peak, spend, facts, levels),
+            Kind.FANOUT_OVERRUN: self._overrun(run, ceiling, peak, spend, facts, levels),
             Kind.FANOUT_REDISTRIBUTION_UNSAFE: self._unsafe(run, ceiling, facts, levels),
         }
         for kind, signal in signals.items():
@@ -296,17 +297,13 @@ class FanoutOperator:
     @staticmethod
     def _overrun(
         run: list[_Member],
-        declared: dict[str, Any],
         ceiling: int,
         peak: int,
         spend: int,
         facts: dict[str, Any],
         levels: dict[str, Provenance],
     ) -> Signal | None:
-        measure = (
-            declared.get("pool.measure") if declared.get("pool.measure") in ("spend", "occupancy") else "occupancy"
-        )
-        used = spend if measure == "spend" else peak
+        used = spend if facts["measure"] == "spend" else peak
         verdict = aggregate_check(
             ceiling_tokens=ceiling,
             parent_reserve_tokens=facts["parent_reserve_tokens"] or 0,
@@ -319,7 +316,6 @@ class FanoutOperator:
         evidence = {
             **facts,
             "aggregate_tokens": used,
-            "measure": measure,
             "overrun_tokens": verdict.overrun_tokens,
             "all_members_green": verdict.all_members_green,
         }
@@ -339,6 +335,8 @@ class FanoutOperator:
             + (facts["synthesis_reserve_tokens"] or 0)
             + sum(_overhead(member) + (member.budget_tokens or 0) for member in running)
         )
+        if facts["measure"] == "spend":
+            committed += sum(member.spend_tokens for member in run if member.ended)  # spent is not given back
         overdrawn = [member for member in running if (member.budget_tokens or 0) < member.used_tokens]
         if committed <= ceiling and not overdrawn:
             return None
