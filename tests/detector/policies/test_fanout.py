@@ -68,6 +68,42 @@ def test_the_order_of_members_does_not_matter(rows: list[tuple[int, int, bool]],
     assert plan_fanout(**settings, members=pool) == plan_fanout(**settings, members=other)
 
 
+@pytest.mark.parametrize(("width", "excess"), [(1, 0), (4, 0), (5, 1_000), (6, 34_000), (8, 100_000)])
+def test_the_plans_of_the_incident(width: int, excess: int) -> None:
+    """1.8k + 3.2k + 4k of overhead and 24k of content each, beside the parent's 20k and 16k for the synthesis."""
+    plan = plan_fanout(
+        ceiling_tokens=200_000, parent_reserve_tokens=20_000, synthesis_reserve_tokens=16_000,
+        members=members(width, 1_800 + 3_200 + 4_000, 24_000),
+    )  # fmt: skip
+    assert (plan.feasible, plan.excess_tokens) == (excess == 0, excess)
+    assert plan.committed_tokens == 36_000 + 33_000 * width
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "feasible", "excess", "reason"),
+    [(66_100, True, 0, "fits"), (66_099, False, 1, "commitments_exceed_ceiling")],
+)
+def test_a_plan_that_fills_its_ceiling_fits(ceiling: int, feasible: bool, excess: int, reason: str) -> None:
+    plan = plan_fanout(
+        ceiling_tokens=ceiling, parent_reserve_tokens=60, synthesis_reserve_tokens=40, members=members(2, 9_000, 24_000)
+    )
+    assert (plan.feasible, plan.excess_tokens, plan.reason) == (feasible, excess, reason)
+    if feasible:
+        assert plan.require() is plan
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "widest"), [(0, 0), (31_999, 0), (32_000, 0), (45_999, 0), (46_000, 1), (59_999, 1), (60_000, 2)]
+)
+def test_how_wide_at_the_boundaries(ceiling: int, widest: int) -> None:
+    """32k of reserves and 14k for each; reserves beyond the ceiling leave room for none, not for less than none."""
+    found = max_width(
+        ceiling_tokens=ceiling, parent_reserve_tokens=20_000, synthesis_reserve_tokens=12_000,
+        overhead_per_subagent_tokens=9_000, min_useful_content_tokens=5_000,
+    )  # fmt: skip
+    assert found == widest
+
+
 def test_a_member_that_has_ended_commits_nothing() -> None:
     pool = [Member("a", 9_000, 24_000, 20_000, ended=True), Member("b", 9_000, 24_000)]
     plan = plan_fanout(ceiling_tokens=33_000, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=pool)
@@ -102,8 +138,12 @@ POOL = [
 def test_only_unspent_content_moves(donor: str, recipient: str, amount: int, allowed: bool, reason: str) -> None:
     decision = redistribute(POOL, donor=donor, recipient=recipient, amount_tokens=amount, **ROOMY)
     assert (decision.allowed, decision.reason) == (allowed, reason)
-    if not allowed:
-        with pytest.raises(BudgetStarvationError, match=reason):
+    if allowed:
+        assert decision.require() is decision
+    else:
+        with pytest.raises(
+            BudgetStarvationError, match=rf"only {decision.movable_tokens} tokens may move \({reason}\)"
+        ):
             decision.require()
 
 
@@ -173,7 +213,40 @@ def test_the_aggregate_breaks_while_every_member_is_green() -> None:
     assert (at.overrun_tokens, at.all_members_green) == (0, False)
 
 
+def test_a_member_without_a_limit_is_green_and_one_that_held_nothing_too() -> None:
+    verdict = aggregate_check(
+        ceiling_tokens=10, parent_reserve_tokens=1, aggregate_tokens=10, occupancy_tokens={"a": 10},
+        limits_tokens={"a": None, "b": 0},
+    )  # fmt: skip
+    assert (verdict.overrun_tokens, verdict.all_members_green) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ceiling_tokens", "parent_reserve_tokens", "synthesis_reserve_tokens", "overhead_per_subagent_tokens",
+        "min_useful_content_tokens",
+    ],
+)  # fmt: skip
+def test_a_negative_size_is_named(name: str) -> None:
+    sizes = {
+        "ceiling_tokens": 10, "parent_reserve_tokens": 1, "synthesis_reserve_tokens": 1,
+        "overhead_per_subagent_tokens": 1, "min_useful_content_tokens": 1,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=f"{name} must not be negative, not -1"):
+        max_width(**{**sizes, name: -1})
+
+
+@pytest.mark.parametrize("name", ["ceiling_tokens", "parent_reserve_tokens", "aggregate_tokens"])
+def test_a_negative_aggregate_is_named(name: str) -> None:
+    sizes = {"ceiling_tokens": 10, "parent_reserve_tokens": 1, "aggregate_tokens": 1}
+    with pytest.raises(ValueError, match=name):
+        aggregate_check(**{**sizes, name: -1}, occupancy_tokens={}, limits_tokens={})
+
+
 def test_impossible_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="donor"):
+        redistribute(POOL, donor="nobody", recipient="a", amount_tokens=1, **ROOMY)
     with pytest.raises(ValueError, match=r"a\.used_tokens"):
         plan_fanout(
             ceiling_tokens=1, parent_reserve_tokens=0, synthesis_reserve_tokens=0, members=[Member("a", 0, 0, -1)]

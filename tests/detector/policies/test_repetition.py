@@ -107,9 +107,7 @@ def test_a_loop_begins_at_its_number(loop_calls: int) -> None:
     def judge(executions: int) -> str:
         history = [view(turn) for turn in range(executions - 1)]
         current = view(executions)
-        return judge_repetition(
-            history, current, grace_used=False, consecutive=executions, loop_calls=loop_calls
-        ).kind
+        return judge_repetition(history, current, grace_used=False, consecutive=executions, loop_calls=loop_calls).kind
 
     assert judge(loop_calls) == "loop"
     assert judge(loop_calls - 1) == ("first" if loop_calls == 2 else "repeat")

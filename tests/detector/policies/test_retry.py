@@ -51,6 +51,47 @@ def test_backoff_grows_with_every_attempt() -> None:
     assert waits == [1.0, 2.0, 4.0]
 
 
+@pytest.mark.parametrize(
+    ("cls", "attempt", "asked", "jitter", "wait"),
+    [
+        ("rate_limit", 1, None, 0.0, 1.0),  # jitter spreads over the second half of 2, 4, 8 seconds
+        ("rate_limit", 1, None, 0.5, 1.5),
+        ("rate_limit", 3, None, 0.5, 6.0),
+        ("token_quota", 1, 20.0, 0.0, 20.5),  # what was asked is a minimum, and the spread goes on top
+        ("token_quota", 3, 20.0, 0.5, 23.0),
+        ("overload", 1, 0.0, 0.0, 0.5),
+        ("unknown", 2, None, 0.0, 2.0),
+        ("compaction_debt", 3, None, 0.9, 0.0),
+        ("compaction_debt", 3, 60.0, 0.9, 0.0),  # the time that a governor names is no cure for debt
+    ],
+)
+def test_how_long_to_wait(cls: str, attempt: int, asked: float | None, jitter: float, wait: float) -> None:
+    decision = enforce_retry_policy(cls, attempt, retry_after_seconds=asked, jitter=jitter)
+    assert (decision.retry, decision.wait_seconds) == (True, wait)
+
+
+@pytest.mark.parametrize(
+    ("cls", "attempt", "reason"),
+    [
+        ("rate_limit", 3, "back_off"),
+        ("rate_limit", 4, "attempts_exhausted"),
+        ("compaction_debt", 3, "compact_then_retry"),
+        ("compaction_debt", 4, "attempts_exhausted"),
+        ("spend_cap", 4, "waiting_cannot_cure"),
+        ("context_length", 1, "waiting_cannot_cure"),
+    ],
+)
+def test_the_reason_is_named(cls: str, attempt: int, reason: str) -> None:
+    assert enforce_retry_policy(cls, attempt).reason == reason
+
+
+@given(st.integers(1, 3), st.floats(0, 0.999), st.floats(0, 0.999))
+def test_more_jitter_never_shortens_the_wait(attempt: int, one: float, other: float) -> None:
+    less, more = sorted((one, other))
+    wait = {jitter: enforce_retry_policy("overload", attempt, jitter=jitter).wait_seconds for jitter in (less, more)}
+    assert 2.0**attempt / 2 <= wait[less] <= wait[more] <= 2.0**attempt
+
+
 def test_two_callers_told_the_same_moment_do_not_wake_together() -> None:
     waits = {
         enforce_retry_policy("rate_limit", 2, retry_after_seconds=20.0, jitter=jitter).wait_seconds
@@ -64,6 +105,27 @@ def test_amplification_is_at_least_one(calls: int, extra: int) -> None:
     ratio = amplification(calls + extra, calls)
     assert ratio is not None
     assert ratio >= 1
+
+
+def test_no_amplification_before_the_first_call() -> None:
+    assert amplification(0, 0) is None
+    assert amplification(3, 3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("retries", "share", "callers"),
+    [
+        ([(0.0, "a"), (1.0, "b")], 1.0, 2),  # exactly the window apart
+        ([(0.0, "a"), (1.001, "b")], 0.0, 0),
+        ([(0.0, "a"), (0.5, "a"), (9.0, "b")], 0.0, 0),  # one caller twice is no herd
+        ([(0.0, "a"), (0.5, "a"), (1.0, "b"), (9.0, "b")], 0.75, 2),
+        ([(0.0, "a"), (0.9, "b"), (1.8, "c")], 1.0, 2),  # a chain: all wake with another, never three at once
+    ],
+)
+def test_who_wakes_together(retries: list[tuple[float, str]], share: float, callers: int) -> None:
+    found = synchrony(retries, window_seconds=1.0, min_callers=2)
+    assert found is not None
+    assert (found.share_ratio, found.callers, found.retries) == (share, callers, len(retries))
 
 
 def test_a_herd_is_told_from_independent_callers() -> None:

@@ -91,12 +91,15 @@ def above_high_water(
     if scratchpad_reservation_tokens is not None and scratchpad_tokens is not None:
         _positive(scratchpad_reservation_tokens=scratchpad_reservation_tokens)
         _no_negative(scratchpad_tokens=scratchpad_tokens)
-        mark = SCRATCHPAD_HIGH_WATER_RATIO * scratchpad_reservation_tokens
-        if scratchpad_tokens > mark:
+        # Ratios are compared, not tokens: a quotient is rounded once and equals the ratio at the mark, where 0.70 * 90 is
+        # less than 63.
+        if scratchpad_tokens / scratchpad_reservation_tokens > SCRATCHPAD_HIGH_WATER_RATIO:
+            over = scratchpad_tokens - SCRATCHPAD_HIGH_WATER_RATIO * scratchpad_reservation_tokens
             left = max(0, scratchpad_reservation_tokens - scratchpad_tokens)
-            return HighWater(True, max(1, round(scratchpad_tokens - mark)), "scratchpad", left)
-    over = input_tokens - trigger_ratio * window_tokens
-    return HighWater(True, max(1, round(over)), "trigger") if over > 0 else HighWater(False, 0, None)
+            return HighWater(True, max(1, round(over)), "scratchpad", left)
+    if input_tokens / window_tokens > trigger_ratio:
+        return HighWater(True, max(1, round(input_tokens - trigger_ratio * window_tokens)), "trigger")
+    return HighWater(False, 0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +198,12 @@ class Admission:
     Attributes:
         admitted: it does.
         reason: why: ``not_due``, ``due``, ``overdue`` (the latency target yields), or why not, as a `DebtReason` value.
+        missing_tokens: how much the window lacks for the staging buffer, 0 or more.
     """
 
     admitted: bool
     reason: str
+    missing_tokens: int = 0
 
     def require(self) -> Admission:
         """This decision, as a gate.
@@ -207,7 +212,10 @@ class Admission:
             CompactionStagingDeadlock: the staging buffer cannot be had.
         """
         if self.reason == DebtReason.STAGING_UNAVAILABLE.value:
-            msg = "compaction cannot stage its summary: release scratchpad or retrieval first, or raise staging_tokens"
+            msg = (
+                f"compaction cannot stage its summary, {self.missing_tokens} tokens are missing: "
+                "release scratchpad or retrieval first"
+            )
             raise CompactionStagingDeadlock(msg)
         return self
 
@@ -246,8 +254,9 @@ def admit_compaction(
         return Admission(False, "not_due")
     if in_flight:
         return Admission(False, DebtReason.IN_FLIGHT_OR_FAILING.value)
-    if input_tokens + staging_tokens > window_tokens:
-        return Admission(False, DebtReason.STAGING_UNAVAILABLE.value)
+    missing = input_tokens + staging_tokens - window_tokens
+    if missing > 0:
+        return Admission(False, DebtReason.STAGING_UNAVAILABLE.value, missing)
     if turn_slo_seconds is not None and (turn_seconds or 0.0) + expected_seconds > turn_slo_seconds:
         left = forecast_deadlock(
             window_tokens=window_tokens,

@@ -13,9 +13,6 @@ MAX_ATTEMPTS = 4
 """Attempts at one call before giving up. The official SDKs make three; more only help where a limit resets soon."""
 
 _FIRST_WAIT_SECONDS = 2.0
-_LONGEST_WAIT_SECONDS = 60.0
-"""Backoff doubles from two seconds (2, 4, 8, 16 in the reference incident) and stops growing at a minute, which is
-how often per-minute limits reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ def enforce_retry_policy(
         return RetryDecision(False, 0.0, False, "attempts_exhausted")
     if cure == "compact_then_retry":
         return RetryDecision(True, 0.0, True, cure)
-    backoff = min(_FIRST_WAIT_SECONDS * 2.0 ** (attempt - 1), _LONGEST_WAIT_SECONDS)
+    backoff = _FIRST_WAIT_SECONDS * 2.0 ** (attempt - 1)
     wait = backoff * (0.5 + jitter / 2)
     if retry_after_seconds is not None:
         # Everybody was told the same moment: the spread goes on top of it.
