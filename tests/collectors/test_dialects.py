@@ -161,7 +161,9 @@ JSON = st.recursive(
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=12), st.sampled_from([sample.name for sample in OTHERS]))
 def test_any_values_are_read_without_error_and_counts_are_counts(attributes: dict[str, Any], name: str) -> None:
-    reading = read_span(SpanRecord("t", "s", name, attributes=attributes), context())
+    counted = context()
+    reading = read_span(SpanRecord("t", "s", name, attributes=attributes), counted)
+    assert not any(reason.startswith("dialect_failed") for reason in counted.rejected)
     for usage in (reading.usage,) if reading.usage is not None else ():
         for item in dataclasses.fields(usage):
             value = getattr(usage, item.name)

@@ -194,3 +194,33 @@ def test_usage_that_only_the_agent_reports_belongs_to_its_only_call() -> None:
     (only,) = calls([call("a", 2, parent="agent"), agent])
     assert only.reading.usage is not None
     assert (only.reading.usage.input_tokens, only.reading.model, only.rollup) == (100, "m", False)
+
+
+def test_one_id_of_two_answers_is_two_calls() -> None:
+    """A model server that draws its ids from few numbers repeats them."""
+    first = call("a", 1, input_tokens=100, output_tokens=5, response_id="chatcmpl-7")
+    again = call("b", 500, input_tokens=900, output_tokens=60, response_id="chatcmpl-7")
+    assert inputs([first, again]) == [100, 900]
+
+
+def test_emitters_that_count_input_differently_saw_one_answer() -> None:
+    whole = call("a", 2, input_tokens=1_000, output_tokens=5, response_id="msg-1", seconds=1.5)
+    rest = call("b", 1.9, input_tokens=40, output_tokens=5, response_id="msg-1", seconds=1.3)
+    assert len(inputs([whole, rest])) == 1
+
+
+def test_a_call_whose_tool_runs_a_subagent_is_a_call() -> None:
+    """Model call, tool, agent, model calls: the outer call asked for 30,000 tokens of its own."""
+    story = [
+        call("x", 2, input_tokens=4_000, parent="sub"),
+        call("y", 3, input_tokens=5_000, parent="sub"),
+        span("sub", Operation.AGENT, 1, 4, parent="tool"),
+        span("tool", Operation.TOOL, 1, 5, parent="outer"),
+    ]
+    assert inputs([*story, call("outer", 6, input_tokens=30_000, seconds=6)]) == [4_000, 5_000, 30_000]
+    assert inputs([*story, call("outer", 6, input_tokens=9_000, seconds=6)]) == [4_000, 5_000]
+
+
+def test_equal_span_ids_of_two_traces_have_an_order() -> None:
+    one, other = (call("s", 1, input_tokens=tokens, trace=trace) for tokens, trace in ((1, "t1"), (2, "t2")))
+    assert inputs([one, other]) == inputs([other, one])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from lowwater.collectors.dialects import Dialect, Draft, ReadContext, load_dialects
 from lowwater.collectors.dialects.table import TableDialect
@@ -31,19 +32,19 @@ def read_span(span: SpanRecord, context: ReadContext, dialects: Sequence[Dialect
         name=span.name[:200],
         scope=span.scope_name,
         scope_version=span.scope_version,
-        service=_service(span),
+        service=_service(span.resource),
     )
     if not span.attributes and not span.events and not span.scope_name:
         return reading
     draft = Draft(reading, context)
-    matching = _matching(span) if dialects is None else [dialect for dialect in dialects if dialect.matches(span)]
+    matching = _matching(span, context) if dialects is None else _that_match(dialects, span, context)
     if not matching:
         return reading
     # What the span is comes first: the dialect that knows is not always the one that has the numbers.
     for dialect in matching:
-        draft.set("kind", dialect.kind_of(span))
+        draft.set("kind", _guarded(dialect, dialect.kind_of, context, span))
     for dialect in matching:
-        dialect.read(span, draft)
+        _guarded(dialect, dialect.read, context, span, draft)
     reading.dialects = tuple(dialect.name for dialect in matching)
     if reading.kind is not Operation.OTHER:
         reading.failure = reading.failure or span_failure(span)
@@ -63,11 +64,11 @@ def read_log(record: LogRecord, context: ReadContext, dialects: Sequence[Dialect
         name=record.event_name[:200],
         scope=record.scope_name,
         scope_version=record.scope_version,
-        service=text_of(record.resource.get("service.name")),
+        service=_service(record.resource),
     )
     draft = Draft(reading, context)
     for dialect in load_dialects()[0] if dialects is None else dialects:
-        if dialect.read_log(record, draft):
+        if _guarded(dialect, dialect.read_log, context, record, draft):
             reading.dialects = (dialect.name,)
             if reading.compaction is not None:
                 reading.kind = Operation.COMPACTION
@@ -80,13 +81,29 @@ def read_log(record: LogRecord, context: ReadContext, dialects: Sequence[Dialect
 
 _TABLE: type = TableDialect
 _MAX_SHAPES = 4_096
-_shapes: dict[tuple[str, frozenset[str]], list[tuple[Dialect, bool]]] = {}
+_shapes: dict[int, list[tuple[Dialect, bool]]] = {}
 """Dialects that may match a span of some scope with some set of keys, and whether that is settled by scope and keys alone.
-Instrumentations write few such shapes over and over."""
+Instrumentations write few such shapes over and over. Only their hashes are kept: keys may be as long as anybody likes."""
 
 
-def _matching(span: SpanRecord) -> list[Dialect]:
-    shape = (span.scope_name, frozenset(span.attributes))
+def _guarded(dialect: Dialect, method: Callable[..., Any], context: ReadContext, *arguments: Any) -> Any:
+    """What a dialect's method returns; None where it fails: one span in one dialect is not worth the agent or the stream.
+
+    Built-in dialects do not fail; plug-ins may.
+    """
+    try:
+        return method(*arguments)
+    except Exception:
+        context.refuse(f"dialect_failed:{dialect.name}")
+        return None
+
+
+def _that_match(dialects: Sequence[Dialect], span: SpanRecord, context: ReadContext) -> list[Dialect]:
+    return [dialect for dialect in dialects if _guarded(dialect, dialect.matches, context, span)]
+
+
+def _matching(span: SpanRecord, context: ReadContext) -> list[Dialect]:
+    shape = hash((span.scope_name, frozenset(span.attributes)))
     candidates = _shapes.get(shape)
     if candidates is None:
         candidates = []
@@ -97,9 +114,9 @@ def _matching(span: SpanRecord) -> list[Dialect]:
         if len(_shapes) >= _MAX_SHAPES:
             _shapes.clear()
         _shapes[shape] = candidates
-    return [dialect for dialect, settled in candidates if settled or dialect.matches(span)]
+    return [dialect for dialect, settled in candidates if settled or _guarded(dialect, dialect.matches, context, span)]
 
 
-def _service(span: SpanRecord) -> str | None:
-    name = text_of(span.resource.get("service.name"))
+def _service(resource: Mapping[str, Any]) -> str | None:
+    name = text_of(resource.get("service.name"))
     return None if name is None or name.startswith("unknown_service") else name

@@ -51,10 +51,18 @@ _STATUS = re.compile(
     r"(?:error code|status(?:[ _]code)?|http(?:/\d(?:\.\d)?)?)\D{0,4}([45]\d\d)\b|^\s*([45]\d\d)\b", re.IGNORECASE
 )
 _CODE = re.compile(r"""['"](?:code|type)['"]\s*:\s*['"]([A-Za-z][\w.-]{2,60})['"]""")
+_NUMBER = r"\d{1,9}(?:\.\d{1,12})?"
 _RETRY = re.compile(
-    r"(?:retry[- ]after|try again in|retry in)\D{0,4}(\d+(?:\.\d+)?)\s*(ms|milliseconds|m(?:in)?\b|s|sec)?",
+    r"(?:retry[-_ ]?after(?:[-_ ]?(?P<named>ms|seconds))?|retry[-_]?delay|try again in|retry in)\W{0,4}(?P<wait>"
+    rf"(?:{_NUMBER}(?:h|ms|m|s)){{2,4}}|"
+    rf"{_NUMBER}\s{{0,2}}(?:milliseconds?|ms|hours?|minutes?|min|seconds?|secs?|h|m|s)(?![a-z])|"
+    rf"{_NUMBER}(?!\s?[a-z]|\.?\d))",
     re.IGNORECASE,
 )
+_WAIT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
+_CLIENT_CLOSED = 499
+"""nginx's status for a request that the caller gave up."""
 _ABORTED = re.compile(r"\babort(?:ed)?\b|cancell?ed|CancelledError|KeyboardInterrupt|AbortError", re.IGNORECASE)
 _GENERIC_CODES = frozenset({"error", "object", "invalid_request_error", "api_error", "server_error"})
 
@@ -91,10 +99,8 @@ def read_failure(
     code = code or (codes[0] if codes else None)
     searched = f"{kind or ''} {code or ''} {text}"
     signals = tuple(name for name, pattern in SIGNALS.items() if name != "upstream" and pattern.search(searched))
-    if retry_after_seconds is None and (wait := _RETRY.search(text)):
-        unit = (wait.group(2) or "s").lower()
-        scale = 0.001 if unit.startswith(("ms", "milli")) else 60.0 if unit.startswith("m") else 1.0
-        retry_after_seconds = float(wait.group(1)) * scale
+    if retry_after_seconds is None:
+        retry_after_seconds = _wait_seconds(text)
     return Failure(
         type=_name(kind),
         status=status,
@@ -102,8 +108,18 @@ def read_failure(
         signals=signals,
         retry_after_seconds=retry_after_seconds,
         upstream=bool(SIGNALS["upstream"].search(text)),
-        aborted=status is None and not signals and bool(_ABORTED.search(searched)),
+        aborted=status == _CLIENT_CLOSED or (status is None and not signals and bool(_ABORTED.search(searched))),
     )
+
+
+def _wait_seconds(text: str) -> float | None:
+    """The wait that a message asks for: ``20s``, ``850ms``, ``1m30.5s``, ``2 minutes``, or a bare number of seconds."""
+    found = _RETRY.search(text)
+    if found is None:
+        return None
+    named = "ms" if (found.group("named") or "").lower() == "ms" else ""
+    units = [(float(number), unit.lower() or named) for number, unit in _WAIT.findall(found.group("wait"))]
+    return sum(number * (0.001 if unit.startswith(("ms", "milli")) else _UNITS[unit[:1]]) for number, unit in units)
 
 
 def span_failure(span: SpanRecord) -> Failure | None:
@@ -116,9 +132,10 @@ def span_failure(span: SpanRecord) -> Failure | None:
             kind = kind or text_of(event.attributes.get("exception.type"))
             message = f"{message} {text_of(event.attributes.get('exception.message')) or ''}"
     status = count(first(attributes, "http.response.status_code", "http.status_code", "error.status_code"))
-    if span.status_code != "error" and kind is None and not (status is not None and status >= 400):
+    refused = status is not None and status >= 400
+    if not refused and (span.status_code == "ok" or (span.status_code != "error" and kind is None)):
         return None
-    status = status if status is not None and status >= 400 else None
+    status = status if refused else None
     code = text_of(first(attributes, "error.code", "litellm.provider.error.code"))
     return read_failure(kind, message, status, code=code)
 

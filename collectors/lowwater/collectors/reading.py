@@ -12,6 +12,7 @@ from typing import Any
 
 from lowwater.collectors.consumers import Consumer
 from lowwater.collectors.content import Content
+from lowwater.collectors.values import word_of
 
 __all__ = ["Compaction", "Failure", "Operation", "Reading", "ToolUse", "Usage"]
 
@@ -102,6 +103,10 @@ class Compaction:
     duration_seconds: float | None = None
     source: str = ""
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        # People write these by hand: what is more than a word might be content.
+        self.trigger, self.reason = word_of(self.trigger), word_of(self.reason)
 
 
 @dataclass(slots=True)
@@ -206,6 +211,6 @@ class Reading:
     finish_reasons: tuple[str, ...] = ()
     joins: bool = False
 
-    def order(self) -> tuple[int, int, int, str]:
+    def order(self) -> tuple[int, int, int, str, str]:
         """Sort key: by end; at the same end the later start first, so that a child precedes its parent."""
-        return (self.end_ns, -self.start_ns, self.ordinal, self.span_id)
+        return (self.end_ns, -self.start_ns, self.ordinal, self.span_id, self.trace_id)

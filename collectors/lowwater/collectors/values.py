@@ -6,12 +6,25 @@ by size limits and written by anybody.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MAX_TOKENS", "canonical", "count", "first", "load_json", "text_of", "unwrap"]
+__all__ = [
+    "MAX_TOKENS",
+    "canonical",
+    "count",
+    "first",
+    "is_index",
+    "load_json",
+    "name_of",
+    "text_of",
+    "unwrap",
+    "word_of",
+]
 
 MAX_TOKENS = 1 << 40
 """Counts above this are refused as absurd; the largest window in use is below 2**24."""
@@ -19,6 +32,11 @@ MAX_TOKENS = 1 << 40
 _ABSENT = frozenset({"", "null", "None", "undefined"})
 
 _MAX_DEPTH = 32
+
+_MAX_NAME_CHARACTERS = 512
+"""Names and ids are shorter; a longer one is told apart by its digest, so that no table holds it."""
+
+_WORD = re.compile(r"[A-Za-z][\w.:-]{0,39}", re.ASCII)
 
 
 def count(value: Any) -> int | None:
@@ -51,6 +69,11 @@ def first(attributes: Mapping[str, Any], *names: str) -> Any:
     return None
 
 
+def is_index(part: str) -> bool:
+    """Whether a dotted part of an attribute's name is a position, ``7`` in ``gen_ai.prompt.7.role``."""
+    return part.isascii() and part.isdigit() and len(part) < 7
+
+
 def text_of(value: Any) -> str | None:
     """A non-empty string, or None. Numbers become text; ``"null"`` and ``"None"`` are absent.
 
@@ -62,6 +85,26 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return None
+
+
+def word_of(value: Any) -> str | None:
+    """One word of up to 40 ASCII letters, digits and ``_.:-``, as vocabularies have them; a sentence might be content.
+
+    >>> word_of("auto"), word_of("user said: no"), word_of(7)
+    ('auto', None, None)
+    """
+    return value if isinstance(value, str) and _WORD.fullmatch(value) and value not in _ABSENT else None
+
+
+def name_of(text: str) -> str:
+    """A name or id that can be written and kept: lone surrogates replaced, and a digest of what is too long.
+
+    >>> name_of("caf\u00e9"), name_of("\ud800"), len(name_of("x" * 100_000))
+    ('caf\u00e9', '?', 64)
+    """
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # JSON can escape a surrogate that no encoding can write
+    return text if len(text) <= _MAX_NAME_CHARACTERS else hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_json(value: Any) -> Any:

@@ -42,6 +42,11 @@ class _Below:
     calls: int = 0
     only: _Held | None = None
     reported: bool = False
+    direct: bool = False
+    """A call is below without a tool or agent in between."""
+    sum_tokens: int = 0
+    largest_tokens: int = 0
+    """Input of the calls below, in all and of the largest."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,34 @@ class _Held:
     reading: Reading | None
     call: bool = False
     rollup: bool = False
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer of a provider that was counted."""
+
+    held: _Held
+    input_tokens: int | None
+    output_tokens: int | None
+    start_ns: int
+    end_ns: int
+    timeless: bool
+
+    def is_same(self, other: _Answer) -> bool:
+        """Whether two emitters saw one answer: a small model server draws its ids from few numbers.
+
+        Emitters differ in what they count as input, but then they saw the call at the same time.
+        """
+        if None not in (self.output_tokens, other.output_tokens) and self.output_tokens != other.output_tokens:
+            return False
+        together = self.start_ns <= other.end_ns and other.start_ns <= self.end_ns
+        return (
+            together
+            or self.timeless
+            or other.timeless
+            or None in (self.input_tokens, other.input_tokens)
+            or self.input_tokens == other.input_tokens
+        )
 
 
 class Assembler:
@@ -78,7 +111,7 @@ class Assembler:
         self._below: OrderedDict[_Key, _Below] = OrderedDict()
         self._anchors: OrderedDict[_Key, str] = OrderedDict()
         self._joins: OrderedDict[_Key, list[Reading]] = OrderedDict()
-        self._responses: OrderedDict[str, _Held] = OrderedDict()
+        self._responses: OrderedDict[str, _Answer] = OrderedDict()
         self._counted: OrderedDict[_Key, _Held] = OrderedDict()
 
     def push(self, reading: Reading) -> Iterator[Event]:
@@ -116,7 +149,7 @@ class Assembler:
         below = self._below.pop(key, None)
         is_llm = reading.kind is Operation.LLM
         has_usage = _has_usage(reading.usage)
-        if below is not None and (is_llm or has_usage):
+        if below is not None and (is_llm or has_usage) and not (is_llm and _is_call_of_its_own(reading, below)):
             self._count("rollups")
             if below.calls == 1 and below.only is not None and below.only.reading is not None:
                 # Another emitter of the call knows all of it; an agent or step above a single call knows its sums.
@@ -133,20 +166,29 @@ class Assembler:
             below.calls += 1
             below.only = held if below.calls == 1 else None
             below.reported = below.reported or has_usage
+            below.direct = True
+            tokens = (reading.usage.input_tokens if reading.usage is not None else None) or 0
+            below.sum_tokens += tokens
+            below.largest_tokens = max(below.largest_tokens, tokens)
         if below is not None and reading.parent_span_id:
+            below.direct = below.direct and reading.kind not in BOUNDARIES
             self._carry_up((reading.trace_id, reading.parent_span_id), below)
 
     def _is_known_answer(self, reading: Reading, held: _Held) -> bool:
         """Whether another emitter, or a forked history, already reported this answer of the provider."""
         if not reading.response_id:
             return False
+        usage = reading.usage or Usage()
+        answer = _Answer(
+            held, usage.input_tokens, usage.output_tokens, reading.start_ns, reading.end_ns, reading.timeless
+        )
         known = self._responses.get(reading.response_id)
-        if known is None:
-            _bounded(self._responses, reading.response_id, held)
+        if known is None or not known.is_same(answer):
+            _bounded(self._responses, reading.response_id, answer)
             return False
         self._count("duplicate_calls")
-        if known.reading is not None:
-            _complete(known.reading, reading)
+        if known.held.reading is not None:
+            _complete(known.held.reading, reading)
         return True
 
     def _is_within_a_call(self, reading: Reading) -> bool:
@@ -180,6 +222,9 @@ class Assembler:
         known.calls += below.calls
         known.only = None
         known.reported = known.reported or below.reported
+        known.direct = known.direct or below.direct
+        known.sum_tokens += below.sum_tokens
+        known.largest_tokens = max(known.largest_tokens, below.largest_tokens)
 
     # --- ancestry ----------------------------------------------------------------------------------------------------
 
@@ -302,7 +347,9 @@ class Assembler:
                     return
             self._count("unjoined_records")
             return
-        self._joins.setdefault(key, []).append(record)
+        known = self._joins.setdefault(key, [])
+        if record.timeless or not any(_is_same_record(record, other) for other in known):
+            known.append(record)
         if len(self._joins) > _MAX_KEYS:
             self._count("unjoined_records", len(self._joins.popitem(last=False)[1]))
 
@@ -329,10 +376,28 @@ def _bounded(table: OrderedDict[Any, Any], key: Any, value: Any) -> None:
         table.popitem(last=False)
 
 
+def _is_same_record(one: Reading, other: Reading) -> bool:
+    """Whether a log record was exported twice."""
+    return (
+        one.end_ns > 0
+        and (one.end_ns, one.name, one.dialects) == (other.end_ns, other.name, other.dialects)
+        and (
+            (one.content.keys if one.content is not None else None)
+            == (other.content.keys if other.content is not None else None)
+        )
+    )
+
+
 def _has_usage(usage: Usage | None) -> bool:
     return usage is not None and bool(
         usage.input_tokens or usage.output_tokens or usage.cache_read_tokens or usage.cache_write_tokens
     )
+
+
+def _is_call_of_its_own(reading: Reading, below: _Below) -> bool:
+    """Whether a model call that its tools' subagents run below made a request itself, by numbers that are not theirs."""
+    tokens = reading.usage.input_tokens if reading.usage is not None else None
+    return not below.direct and bool(tokens) and tokens not in (below.sum_tokens, below.largest_tokens)
 
 
 _FILLED = (

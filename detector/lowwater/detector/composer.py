@@ -36,6 +36,10 @@ _HEAD_EVIDENT = 0.10
 """A head that the content shows in part is completed only by a regression that finds at least this share missing."""
 
 
+_TASK_FACTOR = 4
+"""A context may come to need this many times the working memory it has shown; beyond it, its role says nothing of it."""
+
+
 def default_requirement(ceiling_tokens: int | None) -> int:
     """6,000 tokens or a fifth of the window, whichever is smaller: the need of the reference incident.
 
@@ -51,6 +55,8 @@ class RoleState:
 
     requirement: RequirementModel
     least_first_tokens: int | None = None
+    refuted_window_tokens: int = 0
+    """The largest window of the table that an answered prompt of this role was beyond."""
 
 
 @dataclass(slots=True)
@@ -62,6 +68,7 @@ class ContextState:
     split: Split | None = None
     content: Content | None = None
     first_tokens: int | None = None
+    largest_working_tokens: int = 0
 
 
 class Composer:
@@ -249,13 +256,14 @@ class Composer:
         reading, provenance = turn.call.reading, entry.provenance
         if entry.input_tokens is not None:
             provenance["input_tokens"] = Provenance.REPORTED
-        entry.ceiling_tokens, provenance["ceiling_tokens"] = self._ceiling(state, turn)
+        entry.ceiling_tokens, provenance["ceiling_tokens"] = self._ceiling(state, role, turn)
         self._reserve(entry, state, turn)
         if split is not None:
             entry.reserved.system, entry.reserved.tools = split[Consumer.SYSTEM], split[Consumer.TOOLS]
             entry.retrieval_tokens = split[Consumer.RETRIEVAL]
             entry.scratchpad_tokens = split[Consumer.SCRATCHPAD]
             entry.working_tokens = split[Consumer.WORKING]
+            state.largest_working_tokens = max(state.largest_working_tokens, entry.working_tokens)
         for name in ("reserved.system", "reserved.tools", "retrieval_tokens", "scratchpad_tokens", "working_tokens"):
             provenance[name] = level
         entry.residual_tokens = residual_tokens(
@@ -266,7 +274,7 @@ class Composer:
             entry.utilization_ratio = entry.input_tokens / entry.ceiling_tokens
         entry.trigger_ratio, provenance["trigger_ratio"] = self._trigger(entry, reading, state)
 
-    def _ceiling(self, state: ContextState, turn: Turn) -> tuple[int | None, Provenance]:
+    def _ceiling(self, state: ContextState, role: RoleState, turn: Turn) -> tuple[int | None, Provenance]:
         reading, origin = turn.call.reading, turn.call.origin
         declared = _positive(state.declared.get("context.ceiling_tokens"))
         configured = self._config.declared("ceiling_tokens", origin.service, origin.anchor.name, reading.model)
@@ -277,13 +285,10 @@ class Composer:
             (limits.window_tokens if limits is not None else None, Provenance.TABLE),
         ):
             if value:
-                # A prompt that was answered beyond the window refutes the window.
-                refuted = (
-                    level is Provenance.TABLE
-                    and turn.input_tokens is not None
-                    and turn.input_tokens > value
-                    and not turn.call.rollup
-                )
+                if level is Provenance.TABLE and not turn.call.rollup and (turn.input_tokens or 0) > value:
+                    # A prompt that was answered beyond the window refutes the window, for the calls to come too.
+                    role.refuted_window_tokens = max(role.refuted_window_tokens, int(value))
+                refuted = level is Provenance.TABLE and value <= role.refuted_window_tokens
                 return (None, Provenance.UNKNOWN) if refuted else (int(value), level)
         return None, Provenance.UNKNOWN
 
@@ -326,10 +331,13 @@ class Composer:
         configured = self._config.declared("requirement_tokens", entry.service, entry.agent, entry.model)
         if declared or configured:
             return int(declared or configured), Provenance.DECLARED
+        default = default_requirement(entry.ceiling_tokens)
         learned = role.requirement.estimate()
-        if learned is not None:
-            return learned, Provenance.LEARNED
-        return default_requirement(entry.ceiling_tokens), Provenance.DEFAULT
+        if learned is None:
+            return default, Provenance.DEFAULT
+        # A role does small tasks and large ones: a context that never held much does not need what others held.
+        believed = max(default, _TASK_FACTOR * state.largest_working_tokens)
+        return min(learned, believed), Provenance.LEARNED if learned <= believed else Provenance.DEFAULT
 
     def _trigger(self, entry: LedgerEntry, reading: Reading, state: ContextState) -> tuple[float, Provenance]:
         configured = self._config.declared("trigger_ratio", entry.service, entry.agent, entry.model)

@@ -146,7 +146,7 @@ class Diagnosis:
                 calls - self.known_ceiling,
                 calls,
                 "no residual, so no starvation and no debt",
-                "[[override]] model = 'NAME' ceiling_tokens = N (or lowwater.context.ceiling_tokens on the span)",
+                "override = [{model = 'NAME', ceiling_tokens = N}] in --config, or lowwater.context.ceiling_tokens",
             )
         inferred = self.known_split.get("inferred", 0)
         if inferred:
@@ -162,8 +162,8 @@ class Diagnosis:
                 "working-set requirement",
                 defaults,
                 calls,
-                "a default of 6,000 tokens is used and never pages",
-                "[[override]] agent = 'NAME' requirement_tokens = N (or let it be learned from 50 healthy calls)",
+                "a default of at most 6,000 tokens is used and never pages",
+                "override = [{agent = 'NAME', requirement_tokens = N}] in --config, or 50 healthy calls to learn from",
             )
         if defaults := self.trigger.get("default", 0):
             yield Gap(
@@ -171,7 +171,7 @@ class Diagnosis:
                 defaults,
                 calls,
                 "0.90 of the window is assumed; compaction debt never pages",
-                "[[override]] agent = 'NAME' trigger_ratio = 0.85",
+                "override = [{agent = 'NAME', trigger_ratio = 0.85}] in --config",
             )
         lacking = sum(cover.calls - cover.with_conversation for cover in self.dialects.values())
         if lacking:

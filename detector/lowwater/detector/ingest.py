@@ -9,12 +9,19 @@ from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.extract import read_log, read_span
 from lowwater.collectors.reading import Reading
 from lowwater.collectors.records import LogRecord, SpanRecord
+from lowwater.collectors.values import name_of
 from lowwater.detector.readers.base import Item
 
 __all__ = ["Ingest", "sane_times"]
 
 _LATEST_NS = 4_102_444_800 * 1_000_000_000
 """2100-01-01. Later times are clocks gone wrong: sorted last, they would only hold everything else up."""
+
+_NAMES = (
+    "trace_id", "span_id", "parent_span_id", "name", "service", "agent_name", "agent_id", "parent_agent_id",
+    "conversation", "response_id", "model", "provider",
+)  # fmt: skip
+"""What a reading quotes from its source."""
 
 _LONGEST_NS = 30 * 86_400 * 1_000_000_000
 """A span of more than thirty days has a broken start."""
@@ -41,6 +48,16 @@ def sane_times(reading: Reading) -> str | None:
         wrong = wrong or ("start_time_missing" if reading.start_ns == 0 else "start_time_absurd")
         reading.start_ns = reading.end_ns
     return wrong
+
+
+def _sane_names(reading: Reading) -> None:
+    """Make names and ids short enough to keep and possible to write."""
+    for field_name in _NAMES:
+        value = getattr(reading, field_name)
+        if value and (len(value) > 64 or not value.isascii()):
+            setattr(reading, field_name, name_of(value))
+    if reading.tool is not None and reading.tool.name:
+        reading.tool.name = name_of(reading.tool.name)
 
 
 @dataclass(slots=True)
@@ -75,6 +92,7 @@ class Ingest:
                 reading = item
             if reading is None:
                 continue
+            _sane_names(reading)
             wrong = sane_times(reading)
             if wrong is not None:
                 self.times[wrong] = self.times.get(wrong, 0) + 1

@@ -148,6 +148,8 @@ class Summary:
     pools: dict[tuple[str, str, int], PoolReport] = field(default_factory=dict)
     calls: int = 0
     rollups: int = 0
+    unjudged: int = 0
+    """Answered calls of which the input or the window is unknown: silence says nothing of them."""
     input_rules: dict[str, int] = field(default_factory=dict)
     dropped_contexts: int = 0
 
@@ -164,6 +166,8 @@ class Summary:
             context.add(output)
             self.calls += not output.rollup
             self.rollups += output.rollup
+            known = output.input_tokens is not None and output.ceiling_tokens is not None
+            self.unjudged += not (known or output.rollup or output.failed)
             self.input_rules[output.input_rule] = self.input_rules.get(output.input_rule, 0) + 1
         elif isinstance(output, Finding):
             episode = self.episodes.get(output.id)
@@ -174,9 +178,9 @@ class Summary:
                 if output.severity > episode.worst.severity:
                     episode.worst = output
         elif isinstance(output, CompactionMark):
-            known = self.contexts.get(output.context or "")
-            if known is not None and output.compaction.outcome == "success":
-                known.announced = output
+            marked = self.contexts.get(output.context or "")
+            if marked is not None and output.compaction.outcome == "success":
+                marked.announced = output
         else:
             self.pools[(output.trace_id, output.pool, output.run)] = output
 

@@ -193,3 +193,69 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m lowwater.detector.cli replay {EXAMPLES / 'incident.otlp.jsonl'} | head -1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, check=False, timeout=60)
     assert "Traceback" not in done.stderr.decode()
+
+
+def test_what_is_read_is_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes((EXAMPLES / "healthy.otlp.jsonl").read_bytes())
+    (tmp_path / "link.jsonl").symlink_to(path)
+    for arguments in (
+        ("--ledger", path, path),
+        ("--findings", tmp_path / "link.jsonl", path),
+        ("--ledger", path, tmp_path),
+        ("--ledger", tmp_path / "out", "--findings", tmp_path / "out", path),
+    ):
+        done = lowwater("replay", *arguments)
+        assert done.returncode == 2
+        assert "Name another file to write" in readable(done)
+    assert path.read_bytes() == (EXAMPLES / "healthy.otlp.jsonl").read_bytes()
+    assert not (tmp_path / "out").exists()
+
+
+def test_silence_on_what_cannot_be_judged_is_not_health(tmp_path: Path) -> None:
+    spans = [
+        {"traceId": "a" * 32, "spanId": f"{n:016x}", "name": "chat", "startTimeUnixNano": n, "endTimeUnixNano": n + 1,
+         "attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]}
+        for n in range(1, 4)
+    ]  # fmt: skip
+    path = tmp_path / "blind.jsonl"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    text = " ".join(lowwater("replay", path).stdout.decode().split())
+    assert "No findings" not in text
+    assert "3 of 3 calls could not be judged" in text
+
+
+@pytest.mark.parametrize("command", ["replay", "doctor"])
+def test_a_full_disk_is_an_error_and_no_traceback(command: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lowwater.detector.cli", command, str(EXAMPLES / "healthy.otlp.jsonl")],
+            stdout=full, stderr=subprocess.PIPE, check=False, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert b"No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_the_fixes_that_doctor_prints_are_configuration(tmp_path: Path) -> None:
+    text = lowwater("doctor", EXAMPLES / "healthy.otlp.jsonl", columns=200).stdout.decode()
+    fixes = [line.partition(" in --config")[0].strip(" →") for line in text.splitlines() if "override = " in line]
+    assert fixes
+    for fix in fixes:
+        (tmp_path / "fix.toml").write_text(fix.replace(" N}", " 5000}") + "\n")
+        assert lowwater("doctor", "--config", tmp_path / "fix.toml", EXAMPLES / "healthy.otlp.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["gen_ai.agent.name", "gen_ai.conversation.id", "gen_ai.request.model"])
+def test_a_name_that_no_encoding_can_write_is_read(tmp_path: Path, name: str) -> None:
+    line = (EXAMPLES / "healthy.otlp.jsonl").read_text().splitlines()[0]
+    span = (
+        '{"traceId":"aa","spanId":"bb","name":"chat","startTimeUnixNano":1,"endTimeUnixNano":2,"attributes":['
+        '{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},{"key":"gen_ai.usage.input_tokens","value":{"intValue":5}},'
+        f'{{"key":"{name}","value":{{"stringValue":"a\\ud800b"}}}}]}}'
+    )
+    path = tmp_path / "surrogate.jsonl"
+    path.write_text(line + "\n" + f'{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{span}]}}]}}]}}\n')
+    done = lowwater("replay", "--ledger", tmp_path / "out", path)
+    assert done.returncode == 0, readable(done)
+    assert "a?b" in (tmp_path / "out").read_text() or "model" in name

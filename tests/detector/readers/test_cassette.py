@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,18 @@ def test_broken_or_unsafe_yaml_is_a_problem(tmp_path: Path, text: str) -> None:
     assert replay.problems.total == 1
 
 
+@pytest.mark.parametrize("nested", ["[{0}, {0}, {0}, {0}]", "{{a: {0}, b: {0}, c: {0}, d: {0}}}"])
+def test_aliases_that_multiply_are_a_problem(tmp_path: Path, nested: str) -> None:
+    """Forty lines that say four times four times four ... values."""
+    lines = ["interactions:", "- request: {body: x}", "b0: &a0 [x]"]
+    lines += [f"b{n}: &a{n} {nested.format(f'*a{n - 1}')}" for n in range(1, 40)]
+    path = tmp_path / "cassette.yaml"
+    path.write_text("\n".join(lines))
+    readings, replay = read_files(str(path))
+    assert readings == []
+    assert "aliases" in str(replay.problems.kept[0])
+
+
 def test_the_recorded_compaction_end_to_end(corpus: Corpus) -> None:
     readings, _ = read_files(str(corpus.path("pydantic-ai/test_anthropic_compaction_end_to_end.yaml")))
     assert [item.usage.input_tokens for item in readings if item.usage] == [220, 239]
@@ -167,3 +181,33 @@ def test_the_recorded_knowledge_base(corpus: Corpus) -> None:
     assert call.usage is not None
     assert (call.usage.input_tokens, call.usage.output_tokens, call.max_output_tokens) == (2_068, 385, 2_048)
     assert held(call).count(BlockKind.RETRIEVAL) == 5
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": ["12"]}, 12.0),
+        ({"Retry-After": "3"}, 3.0),
+        ({"retry-after-ms": ["250"]}, 0.25),
+        ({"retry-after": ["Wed, 21 Oct 2026 07:28:00 GMT"]}, None),
+        ({"retry-after": ["inf"]}, None),
+        ({"retry-after": [None]}, None),
+        ([], None),
+    ],
+)
+def test_a_refusal_says_how_long_to_wait(tmp_path: Path, headers: Any, seconds: float | None) -> None:
+    recorded = interaction({"model": "m", "messages": [QUESTION]}, {"error": {"type": "rate_limit_error"}}, 429)
+    recorded["response"]["headers"] = headers
+    (only,), _ = read(tmp_path, [recorded])
+    assert only.failure is not None
+    assert only.failure.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize("cut", [0, 12])
+def test_a_body_recorded_compressed_is_read(tmp_path: Path, cut: int) -> None:
+    """As it came over the wire; a damaged one is an answer that says nothing."""
+    body = gzip.compress(json.dumps(answered(50, {"type": "text", "text": "a"})).encode())
+    recorded = interaction({"model": "m", "messages": [QUESTION]}, {})
+    recorded["response"] = {"status": {"code": 200}, "body": {"string": body[: len(body) - cut]}}
+    (only,), _ = read(tmp_path, [recorded])
+    assert (only.usage and only.usage.input_tokens) == (None if cut else 50)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -119,3 +120,11 @@ def test_no_time_raises(value: Any) -> None:
 def test_dumped_json_parses_to_the_same(value: Any) -> None:
     assert parse_json(dump_json(value)) == value
     assert parse_json(dump_json({"big": 2**80})) == {"big": 2**80}
+
+
+def test_a_cut_off_string_full_of_quotes_takes_linear_time() -> None:
+    """JSON within a string, cut off: looking for an end from every quote would take hours."""
+    data = b'{"resourceSpans": [{"a": "' + b'{\\"k\\": \\"v\\"}, ' * 100_000
+    started = time.perf_counter()
+    assert values(data)[0] is not None
+    assert time.perf_counter() - started < 20

@@ -14,7 +14,7 @@ from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import Keys, TableDialect
 from lowwater.collectors.reading import Compaction, Operation
 from lowwater.collectors.records import LogRecord, SpanRecord
-from lowwater.collectors.values import count, first, load_json, text_of
+from lowwater.collectors.values import count, first, load_json, text_of, word_of
 
 __all__ = ["DIALECT", "MARKERS", "Marker"]
 
@@ -133,7 +133,7 @@ def _record(marker: Marker, name: str, attributes: Mapping[str, Any], seconds: f
         before_tokens=before or None,
         after_tokens=after if outcome != "failure" else None,
         window_tokens=_tokens(attributes, marker.window) or None,
-        trigger=_word(first(attributes, *marker.trigger)) or _word(name.partition("compact_events ")[2]),
+        trigger=word_of(first(attributes, *marker.trigger)) or word_of(name.partition("compact_events ")[2]),
         outcome=outcome,
         duration_seconds=seconds if milliseconds is None else milliseconds / 1000,
         source=marker.source,
@@ -165,12 +165,6 @@ def _outcome(marker: Marker, attributes: Mapping[str, Any]) -> str:
     if word in ("failure", "failed", "error") or (value is None and attributes.get("error")):
         return "failure"
     return marker.unmet if word in ("false", "0") else "success"
-
-
-def _word(value: Any) -> str | None:
-    """A trigger's name: one word; a sentence is none and might be content."""
-    text = None if isinstance(value, bool) else text_of(value)
-    return text if text is not None and len(text) <= 40 and not any(letter.isspace() for letter in text) else None
 
 
 def _number(value: Any) -> float | None:

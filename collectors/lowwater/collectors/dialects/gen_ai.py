@@ -39,7 +39,8 @@ _DETAILS = ("gen_ai.client.inference.operation.details",)
 
 def _span(span: SpanRecord, draft: Draft) -> None:
     for event in span.events:
-        if event.name in _DETAILS:
+        # On spans of agents and tools (Strands) it repeats messages of the calls below them.
+        if event.name in _DETAILS and draft.reading.kind is Operation.LLM:
             _details(event.attributes, draft)
     reasons = load_json(span.attributes.get("gen_ai.response.finish_reasons"))
     if isinstance(reasons, list) and not draft.reading.finish_reasons:

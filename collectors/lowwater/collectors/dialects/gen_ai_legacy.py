@@ -14,7 +14,7 @@ from lowwater.collectors.dialects.table import TableDialect, read_content
 from lowwater.collectors.messages import read_messages
 from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import LogRecord, SpanRecord
-from lowwater.collectors.values import load_json
+from lowwater.collectors.values import is_index, load_json
 
 __all__ = ["DIALECT", "indexed_messages"]
 
@@ -41,12 +41,12 @@ def indexed_messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[st
         if not key.startswith(start):
             continue
         head, dot, rest = key[len(start) :].partition(".")
-        if not dot or not head.isdigit() or len(head) > 6:
+        if not dot or not is_index(head):
             continue
         position = int(head)
         if rest.startswith("tool_calls."):
             number, dot, field = rest[len("tool_calls.") :].partition(".")
-            if dot and number.isdigit():
+            if dot and is_index(number):
                 calls.setdefault(position, {}).setdefault(int(number), {})[field.rpartition(".")[2]] = value
                 messages.setdefault(position, {})
         else:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.failures import read_failure
 from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import SpanRecord
-from lowwater.collectors.values import first, load_json
+from lowwater.collectors.values import first, load_json, text_of
 
 __all__ = ["DIALECT"]
 
@@ -24,6 +25,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
             cache_write_tokens=first(details, "input_cache_creation", "cache_creation_input_tokens"),
             reasoning_tokens=first(details, "output_reasoning_tokens", "output_reasoning"),
         )
+    if span.attributes.get("langfuse.observation.level") == "ERROR" and span.status_code != "error":
+        draft.set("failure", read_failure(None, text_of(span.attributes.get("langfuse.observation.status_message"))))
     parameters = load_json(span.attributes.get("langfuse.observation.model.parameters"))
     if isinstance(parameters, Mapping):
         draft.tokens("max_output_tokens", first(parameters, "max_tokens", "maxOutputTokens", "max_completion_tokens"))

@@ -12,7 +12,7 @@ from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect, read_content, read_tool
 from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import SpanRecord
-from lowwater.collectors.values import count, first, load_json, text_of
+from lowwater.collectors.values import count, first, is_index, load_json, text_of
 
 __all__ = ["DIALECT"]
 
@@ -28,6 +28,10 @@ _EXCLUSIVE_SCOPES = ("openinference.instrumentation.claude_agent_sdk",)
 """Reports Anthropic's ``input_tokens`` as the prompt count, cached part left out (seen in 0.1.8)."""
 
 
+_MAX_PARTS = 12
+"""The deepest names have eight parts; more would nest without end."""
+
+
 def _tree(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Attributes ``PREFIX.N.a.b`` as a list of nested mappings, in the order of N; inner indexes become lists."""
     root: dict[str, Any] = {}
@@ -35,7 +39,7 @@ def _tree(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     for key, value in attributes.items():
         if key.startswith(start):
             node = root
-            parts = key[len(start) :].split(".")
+            parts = key[len(start) :].split(".", _MAX_PARTS)
             for part in parts[:-1]:
                 inner = node.setdefault(part, {})
                 if not isinstance(inner, dict):
@@ -49,7 +53,7 @@ def _tree(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
 def _listed(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
-    if node and all(key.isdigit() and len(key) < 7 for key in node):
+    if node and all(map(is_index, node)):
         return [_listed(node[key]) for key in sorted(node, key=int)]
     return {key: _listed(value) for key, value in node.items()}
 
@@ -84,17 +88,16 @@ def _span(span: SpanRecord, draft: Draft) -> None:
     if kind is Operation.LLM:
         tools = _tree(attributes, "llm.tools")
         schemas = [first(item.get("tool", item), "json_schema") or item for item in tools]
-        prompts = _tree(attributes, "llm.prompts")
         read_content(
             draft,
             tools=schemas or None,
-            messages=_messages(attributes, "llm.input_messages") or (prompts or None),
-            answer=_messages(attributes, "llm.output_messages"),
+            messages=_messages(attributes, "llm.input_messages")
+            or _tree(attributes, "llm.prompts")
+            or first(attributes, "llm.prompts", "input.value"),
+            answer=_messages(attributes, "llm.output_messages") or attributes.get("output.value"),
         )
     elif kind in (Operation.TOOL, Operation.RETRIEVAL):
-        documents = [item.get("document", item) for item in _tree(attributes, "retrieval.documents")] or [
-            item.get("document", item) for item in _tree(attributes, "reranker.output_documents")
-        ]
+        documents = [item.get("document", item) for item in _tree(attributes, "retrieval.documents")]
         if documents and draft.reading.documents is None:
             draft.reading.documents = len(documents)
         read_tool(

@@ -5,10 +5,19 @@ Names: ``opentelemetry-semantic-conventions-ai``. Its token counts are those of 
 
 from __future__ import annotations
 
+from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect
 from lowwater.collectors.reading import Operation
+from lowwater.collectors.records import SpanRecord
+from lowwater.collectors.values import text_of
 
 __all__ = ["DIALECT"]
+
+
+def _span(span: SpanRecord, draft: Draft) -> None:
+    if span.attributes.get("traceloop.span.kind") == "agent":
+        draft.set("agent_name", text_of(span.attributes.get("traceloop.entity.name")))
+
 
 DIALECT = TableDialect(
     name="openllmetry",
@@ -36,4 +45,5 @@ DIALECT = TableDialect(
     tool_name=("traceloop.entity.name",),
     tool_arguments=("traceloop.entity.input",),
     tool_result=("traceloop.entity.output",),
+    spans=_span,
 )

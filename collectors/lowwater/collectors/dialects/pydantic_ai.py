@@ -28,7 +28,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         return
     parameters = load_json(span.attributes.get("model_request_parameters"))
     if isinstance(parameters, Mapping):
-        tools = [*(parameters.get("function_tools") or ()), *(parameters.get("output_tools") or ())]
+        held = [parameters.get(name) for name in ("function_tools", "output_tools")]
+        tools = [tool for tools in held if isinstance(tools, list) for tool in tools]
         read_content(draft, tools=tools or None)
 
 
@@ -42,6 +43,18 @@ DIALECT = TableDialect(
     usage={
         "input_tokens": ("gen_ai.aggregated_usage.input_tokens",),
         "output_tokens": ("gen_ai.aggregated_usage.output_tokens",),
+        # Details are named as the provider names them.
+        "cache_read_tokens": (
+            "gen_ai.usage.details.cache_read_tokens",
+            "gen_ai.usage.details.cache_read_input_tokens",
+            "gen_ai.usage.details.cached_tokens",
+            "gen_ai.usage.details.cached_content_tokens",
+        ),
+        "cache_write_tokens": (
+            "gen_ai.usage.details.cache_write_tokens",
+            "gen_ai.usage.details.cache_creation_input_tokens",
+        ),
+        "reasoning_tokens": ("gen_ai.usage.details.reasoning_tokens", "gen_ai.usage.details.thoughts_tokens"),
     },
     messages=("events",),
     tool_arguments=("tool_arguments",),

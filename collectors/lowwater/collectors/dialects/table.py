@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowwater.collectors.chunks import is_retrieved
 from lowwater.collectors.content import BlockKind
 from lowwater.collectors.dialects.base import Draft
-from lowwater.collectors.messages import flatten, read_messages, read_system, read_tools
+from lowwater.collectors.messages import flatten, names_only, read_messages, read_system, read_tools
 from lowwater.collectors.reading import Operation, ToolUse
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.collectors.sketch import delegation, sketch
@@ -141,14 +142,19 @@ def read_content(
     """
     reading = draft.reading
     known = reading.content
-    kinds = frozenset() if known is None else frozenset(known.kinds)
+    kinds = frozenset() if known is None else frozenset(map(BlockKind, known.kinds))
+    if tools is not None and names_only(tools):
+        tools = None
     head, rest = draft.context.builder(), draft.context.builder()
     if system is not None and BlockKind.SYSTEM not in kinds:
         read_system(system, head)
     if tools is not None and BlockKind.TOOL_SCHEMA not in kinds:
         read_tools(tools, head)
     if messages is not None and kinds <= _HEAD:
-        read_messages(messages, rest)
+        named = {
+            kind for kind, value in ((BlockKind.SYSTEM, system), (BlockKind.TOOL_SCHEMA, tools)) if value is not None
+        }
+        read_messages(messages, rest, known=kinds | named)
     for part, first_part in ((head.build(), True), (rest.build(), False)):
         if part is not None:
             known = part if known is None else part.extended(known) if first_part else known.extended(part)
@@ -188,3 +194,4 @@ def read_tool(
         text = flatten(load_json(result))
         tool.result = hasher.hash(text)
         tool.result_tokens = estimate_tokens(text)
+        tool.retriever = tool.retriever or is_retrieved(text)

@@ -6,11 +6,17 @@ Names: ``packages/otel/src/legacy-open-telemetry.ts``; SDK 4 to 6.
 from __future__ import annotations
 
 from lowwater.collectors.dialects.base import Draft
-from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.dialects.table import TableDialect, read_content
 from lowwater.collectors.reading import Operation
 from lowwater.collectors.records import SpanRecord
+from lowwater.collectors.values import first
 
 __all__ = ["DIALECT"]
+
+
+_DETAILS = frozenset(
+    f"ai.usage.inputTokenDetails.{name}" for name in ("noCacheTokens", "cacheReadTokens", "cacheWriteTokens")
+)
 
 
 def _kind(span: SpanRecord) -> Operation | None:
@@ -26,9 +32,20 @@ def _kind(span: SpanRecord) -> Operation | None:
 
 
 def _span(span: SpanRecord, draft: Draft) -> None:
-    if "ai.usage.inputTokens" in span.attributes:
-        # Since version 5 "inputTokens" is the whole prompt; version 4's "promptTokens" was the provider's number.
+    attributes = span.attributes
+    if not _DETAILS.isdisjoint(attributes):
+        # Since version 6, which divides it, "inputTokens" is the whole prompt. Before it was the provider's own number:
+        # in version 5 with Anthropic "cachedInputTokens" exceeds it (vercel/ai issue 8349).
         draft.usage(cache_inclusive=True)
+    if draft.reading.kind is Operation.LLM:
+        answer = {
+            "role": "assistant",
+            "reasoning": attributes.get("ai.response.reasoning"),
+            "content": first(attributes, "ai.response.text", "ai.response.object"),
+            "tool_calls": attributes.get("ai.response.toolCalls"),
+        }
+        if any(value is not None for name, value in answer.items() if name != "role"):
+            read_content(draft, answer=answer)
 
 
 DIALECT = TableDialect(
@@ -55,7 +72,6 @@ DIALECT = TableDialect(
     },
     tools=("ai.prompt.tools",),
     messages=("ai.prompt.messages",),
-    answers=("ai.response.text", "ai.response.toolCalls"),
     tool_name=("ai.toolCall.name",),
     tool_id=("ai.toolCall.id",),
     tool_arguments=("ai.toolCall.args",),

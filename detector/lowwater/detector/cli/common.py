@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +17,7 @@ from lowwater.detector.config import DetectorConfig, load_config
 from lowwater.detector.errors import InputError
 from lowwater.detector.readers.base import Problems
 
-__all__ = ["configuration", "open_output", "progress", "report_problems", "tokens"]
+__all__ = ["Terminal", "check_outputs", "configuration", "open_output", "progress", "report_problems", "tokens"]
 
 _SHOWN_PROBLEMS = 8
 
@@ -52,6 +52,36 @@ def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int], None]
             bar.update(task, completed=done)
 
         yield update
+
+
+class Terminal(Console):
+    """Standard output for people. A reader that went away is the command's to judge: rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass the error on."""
+        raise BrokenPipeError
+
+
+def check_outputs(files: Sequence[str], outputs: Sequence[str | None]) -> None:
+    """Refuse to write over what is read, or two outputs into one file.
+
+    Raises:
+        InputError: two of them are one file.
+    """
+    taken: dict[Path, str] = {}
+    for name in files:
+        path = Path(name)
+        if name != "-":
+            found = [item for item in path.rglob("*") if item.is_file()] if path.is_dir() else [path]
+            taken.update((item.resolve(), "is also read") for item in found)
+    for output in outputs:
+        if output is None or Path(output).is_char_device():
+            continue
+        place = Path(output).resolve() if output != "-" else Path("-")
+        if place in taken:
+            msg = f"{output}: {taken[place]}; nothing was written. Name another file to write."
+            raise InputError(msg)
+        taken[place] = "is written twice"
 
 
 @contextlib.contextmanager

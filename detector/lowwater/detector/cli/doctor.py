@@ -7,12 +7,11 @@ import dataclasses
 import sys
 
 import orjson
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lowwater.detector.cli.common import configuration, progress, report_problems, width
+from lowwater.detector.cli.common import Terminal, configuration, progress, report_problems, width
 from lowwater.detector.cli.main import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.diagnosis import Diagnosis
 from lowwater.detector.ledger import LedgerEntry
@@ -74,7 +73,7 @@ def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _print(replay: Replay, diagnosis: Diagnosis) -> None:
-    console = Console(width=width(), highlight=False)
+    console = Terminal(width=width(), highlight=False)
     for report in replay.files[:20]:
         counts = {"spans": report.spans, "log records": report.logs, "readings": report.readings}
         items = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing"
@@ -103,7 +102,7 @@ def _print(replay: Replay, diagnosis: Diagnosis) -> None:
         console.print(Padding(Text(f"→ {gap.fix}", "cyan"), (0, 0, 0, 4), expand=False))
 
 
-def _print_dialects(console: Console, diagnosis: Diagnosis) -> None:
+def _print_dialects(console: Terminal, diagnosis: Diagnosis) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     table.add_column("dialects of LLM spans", overflow="fold")
     for name in ("spans", "usage", "cache", "content", "conv.", "agent", "max out"):
@@ -122,7 +121,7 @@ def _print_dialects(console: Console, diagnosis: Diagnosis) -> None:
     console.print()
 
 
-def _print_counting(console: Console, replay: Replay, diagnosis: Diagnosis) -> None:
+def _print_counting(console: Terminal, replay: Replay, diagnosis: Diagnosis) -> None:
     counts = replay.pipeline.assembler.counts
     console.print(
         f"[bold]Counted once[/bold]: {diagnosis.calls:,} calls; {counts.get('rollups', 0)} roll-ups above them and"

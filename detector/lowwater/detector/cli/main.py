@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -25,7 +27,8 @@ _EPILOG = """exit codes:
   0  everything was read
   2  wrong arguments or configuration, or nothing could be read
   3  some of the input could not be read (counted and named on standard error)
-  4  a finding of the severity of --fail-on or worse
+  4  a finding of the severity of --fail-on or worse, even where 3 holds too
+130  interrupted
 """
 
 
@@ -33,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a letter is no reason to say nothing
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -46,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away (head, less): not an error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except OSError as error:
+        print(f"lowwater: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_USAGE
     return code
 
 

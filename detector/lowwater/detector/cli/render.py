@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer
-from lowwater.detector.cli.common import tokens, width
+from lowwater.detector.cli.common import Terminal, tokens, width
 from lowwater.detector.findings import Severity
 from lowwater.detector.ledger import LedgerEntry, apportion
 from lowwater.detector.operators.fanout import PoolReport
@@ -66,7 +66,7 @@ def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> N
         calls: ``telling``, ``all`` or ``none``.
         seconds: how long the replay took.
     """
-    console = Console(width=width(), highlight=False, soft_wrap=False)
+    console = Terminal(width=width(), highlight=False, soft_wrap=False)
     _headline(console, replay, summary, seconds)
     if not summary.calls and not summary.rollups:
         console.print("No LLM call was found. [dim]lowwater doctor FILE says what the file holds.[/dim]")
@@ -108,13 +108,25 @@ def _headline(console: Console, replay: Replay, summary: Summary, seconds: float
 def _findings(console: Console, summary: Summary) -> None:
     episodes = summary.worst_first()
     if not episodes:
-        console.print("[green]No findings.[/green]\n")
+        if summary.unjudged < summary.calls:
+            console.print("[green]No findings.[/green]")
+        _unjudged(console, summary)
+        console.print()
         return
     for episode in episodes[:20]:
         _finding(console, episode)
     if len(episodes) > 20:
         console.print(f"[dim]… and {len(episodes) - 20} more findings (--findings FILE writes all)[/dim]")
     console.print()
+
+
+def _unjudged(console: Console, summary: Summary) -> None:
+    """Say that silence means nothing of calls that could not be judged."""
+    if summary.unjudged:
+        console.print(
+            f"[yellow]{summary.unjudged:,} of {summary.calls:,} calls could not be judged[/yellow]: their input or window"
+            " is unknown. [dim]lowwater doctor FILE says what would help.[/dim]"
+        )
 
 
 def _finding(console: Console, episode: Episode) -> None:
@@ -125,7 +137,7 @@ def _finding(console: Console, episode: Episode) -> None:
     line = Text()
     line.append(f"{finding.severity.label.upper():<6} ", _SEVERITY_STYLE[finding.severity])
     line.append(name, "bold")
-    who = finding.agent or finding.service
+    who = (finding.pool if finding.kind.value.startswith("fanout_") else None) or finding.agent or finding.service
     if who:
         line.append(f" · {who}")
     first, last = episode.first.turn, episode.last.turn
@@ -134,6 +146,8 @@ def _finding(console: Console, episode: Episode) -> None:
         line.append(f" · turn {first}{until}")
     if finding.kind.value.startswith("compaction_") or finding.kind.value == "repetition":
         line.append(f" · {finding.reason.replace('_', ' ')}")
+    if episode.resolved:
+        line.append(" · over", "dim")
     console.print(line)
     sentence = _sentence(episode)
     if sentence:
@@ -159,15 +173,17 @@ def _sentence(episode: Episode) -> str:
         full = f"{tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}"
         return f"{full}, {fact('debt_turns')} turns above its mark{soon}"
     if kind == "fanout_overrun":
-        green = " while every member was within its own" if fact("all_members_green") else ""
+        green = ", each within its own limit" if fact("all_members_green") else ""
+        parent = fact("parent_reserve_tokens")
+        beside = f", beside {tokens(parent)} for the orchestrator" if parent else ""
         return (
-            f"{fact('width')} at once hold {tokens(fact('aggregate_tokens'))};"
+            f"{fact('width')} at once hold {tokens(fact('aggregate_tokens'))} tokens{beside}:"
             f" over {tokens(fact('pool_ceiling_tokens'))} by {tokens(fact('overrun_tokens'))}{green}"
         )
     if kind == "fanout_overcommitted":
         return (
-            f"{fact('planned_width')} subagents commit {tokens(fact('committed_tokens'))} of"
-            f" {tokens(fact('pool_ceiling_tokens'))}; {fact('feasible_width')} fit"
+            f"{fact('planned_width')} subagents were promised {tokens(fact('committed_tokens'))} tokens of"
+            f" {tokens(fact('pool_ceiling_tokens'))}; {fact('feasible_width')} of them fit"
         )
     if kind == "repetition":
         return f"{fact('tool')}: {fact('calls')} times, {fact('consecutive_calls')} in a row"

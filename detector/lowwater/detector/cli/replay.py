@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from lowwater.detector.cli.common import configuration, open_output, progress, report_problems
+from lowwater.detector.cli.common import check_outputs, configuration, open_output, progress, report_problems
 from lowwater.detector.cli.main import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.cli.render import render
 from lowwater.detector.findings import Finding, Severity
@@ -24,6 +24,7 @@ __all__ = ["run_replay"]
 def run_replay(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     replay, summary = Replay(configuration(options)), Summary()
+    check_outputs(options.files, (options.findings, options.ledger))
     started = time.perf_counter()
     with (
         progress(options) as on_progress,
@@ -60,6 +61,7 @@ def _document(replay: Replay, summary: Summary) -> dict[str, Any]:
         "counts": {
             "calls": summary.calls,
             "rollups": summary.rollups,
+            "unjudged": summary.unjudged,
             "contexts": len(summary.contexts) + summary.dropped_contexts,
             **dict(sorted(replay.pipeline.assembler.counts.items())),
             **dict(sorted(replay.ingest.times.items())),

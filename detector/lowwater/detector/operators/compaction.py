@@ -49,6 +49,7 @@ class CompactionState:
     last_time_seconds: float | None = None
     above_turns: int = 0
     compactions: int = 0
+    announced: int = 0
     failures: int = 0
     no_ops: int = 0
     started_turn: int | None = None
@@ -91,7 +92,7 @@ class CompactionOperator:
         yield from self._advance(
             state.deadlock, Kind.COMPACTION_DEADLOCK_RISK, seen, self._risk(state, seen, water, forecast, facts)
         )
-        yield from self._advance(state.stalled, Kind.COMPACTION_STALLED, seen, self._stall(state, seen, facts))
+        yield from self._advance(state.stalled, Kind.COMPACTION_STALLED, seen, self._stall(state, seen, water, facts))
 
     def _advance(self, episode: Episode, kind: Kind, seen: Observation, signal: Signal | None) -> Iterator[Finding]:
         fire_after = self._config.debt_after_turns if kind is Kind.COMPACTION_DEBT else 1
@@ -113,6 +114,7 @@ class CompactionOperator:
             state.no_ops += 1
             return
         state.compactions += 1
+        state.announced += not seen.turn.compaction_inferred
         state.resident_after_tokens = compaction.after_tokens or entry.input_tokens
         time_ns = entry.time_ns
         state.record = CompactionRecord(
@@ -213,7 +215,7 @@ class CompactionOperator:
             return None
         expected = (
             seen.entry.provenance.get("trigger_ratio", Provenance.UNKNOWN) > Provenance.DEFAULT
-            or state.compactions > 0
+            or state.announced > 0
             or water.which == "scratchpad"
         )
         # Where nothing says that this agent compacts at all, a full context is what every gauge shows anyway.
@@ -259,8 +261,9 @@ class CompactionOperator:
             return False
         return state.resident_after_tokens >= entry.trigger_ratio * entry.ceiling_tokens
 
-    @staticmethod
-    def _stall(state: CompactionState, seen: Observation, facts: dict[str, Any]) -> Signal | None:
+    def _stall(
+        self, state: CompactionState, seen: Observation, water: HighWater, facts: dict[str, Any]
+    ) -> Signal | None:
         entry = seen.entry
         if state.failures >= _MAX_FAILURES:
             reason = "failing"
@@ -274,7 +277,12 @@ class CompactionOperator:
             Advice("look at the summarizer: its errors, its window, its time-out", None),
             Advice("start a fresh context from a hand-over note", entry.input_tokens),
         )
-        return Signal(reason, Severity.PAGE, facts, {"input_tokens": Provenance.REPORTED}, steps)
+        levels = {"input_tokens": Provenance.REPORTED}
+        if reason == "thrash":
+            # Prompts that grow and shrink are thrash only if the mark is one, and if something compacts at all.
+            levels = self._levels(seen, water)
+            levels["compactions"] = Provenance.REPORTED if state.announced else Provenance.INFERRED
+        return Signal(reason, Severity.PAGE, facts, levels, steps)
 
     @staticmethod
     def _levels(seen: Observation, water: HighWater) -> dict[str, Provenance]:

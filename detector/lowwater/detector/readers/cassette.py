@@ -11,6 +11,8 @@ import base64
 import binascii
 import hashlib
 import json
+import math
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +30,10 @@ from lowwater.detector.readers.base import Document, Format, Problems
 __all__ = ["FORMAT"]
 
 _MAX_BYTES = 64 << 20
+_MAX_NODES = 5_000_000
+"""Values in a cassette with its aliases written out; a few lines of nested aliases make billions."""
+_RETRY_HEADERS: Mapping[str, float] = {"retry-after-ms": 0.001, "retry-after": 1.0}
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def _sniff(head: bytes) -> bool:
@@ -46,6 +52,9 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
         place = f"line {mark.line + 1}" if mark is not None else "byte 0"
         problems.add(document.name, place, "broken YAML; nothing of the cassette is read")
         return
+    if not _within(loaded, {}, _MAX_NODES):
+        problems.add(document.name, "byte 0", f"aliases that repeat themselves or make over {_MAX_NODES:,} values")
+        return
     interactions = loaded.get("interactions") if isinstance(loaded, dict) else None
     if not isinstance(interactions, list):
         problems.add(document.name, "byte 0", "no interactions in the cassette")
@@ -63,7 +72,33 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
             problems.add(document.name, f"interaction {index}", "no JSON request to a model")
             continue
         if any(key in sent for key in ("messages", "input", "contents")):
-            yield _call(run, index, sent, answer, _status(response), context)
+            call = _call(run, index, sent, answer, _status(response), context)
+            if call.failure is not None and call.failure.retry_after_seconds is None:
+                call.failure.retry_after_seconds = _retry_after(response.get("headers"))
+            yield call
+
+
+def _within(loaded: Any, sizes: dict[int, int], limit: int) -> bool:
+    """Whether a loaded graph, written out as a tree, has at most so many values; one within itself has no end."""
+
+    def size_of(value: Any) -> int:
+        if not isinstance(value, dict | list | tuple | set):
+            return 1
+        known = sizes.get(id(value))
+        if known is None:
+            sizes[id(value)] = limit + 1  # met again below itself
+            known = 1
+            for part in value.values() if isinstance(value, dict) else value:
+                known += size_of(part)
+                if known > limit:
+                    break
+            sizes[id(value)] = known
+        return known
+
+    try:
+        return size_of(loaded) <= limit
+    except RecursionError:
+        return False
 
 
 def _part(item: Any, name: str) -> dict[str, Any]:
@@ -78,6 +113,17 @@ def _body(message: Mapping[str, Any]) -> Any:
 
 
 def _bytes(message: Mapping[str, Any]) -> bytes:
+    data = _recorded(message)
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    # Recorded as it was sent; what is damaged or does not fit is left out.
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, _MAX_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _recorded(message: Mapping[str, Any]) -> bytes:
     body = message.get("body")
     if isinstance(body, dict):
         if isinstance(body.get("base64_string"), str):
@@ -149,6 +195,20 @@ def _delta(event: Mapping[str, Any], blocks: dict[int, dict[str, Any]], spoken: 
 def _status(response: Mapping[str, Any]) -> int | None:
     status = response.get("status")
     return count(status.get("code")) if isinstance(status, dict) else count(status)
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds that the response asked to wait; a date says nothing, as nobody knows when the recording was made."""
+    for name, value in headers.items() if isinstance(headers, dict) else ():
+        if str(name).lower() in _RETRY_HEADERS:
+            text = value[0] if isinstance(value, list) and value else value
+            try:
+                seconds = float(text) * _RETRY_HEADERS[str(name).lower()]
+            except (TypeError, ValueError):
+                continue
+            if math.isfinite(seconds) and seconds >= 0:
+                return seconds
+    return None
 
 
 def _call(

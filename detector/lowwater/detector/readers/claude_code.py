@@ -6,6 +6,7 @@ program's own. Subagents (sidechains) carry ``isSidechain`` and ``agentId``, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,19 +18,23 @@ from lowwater.collectors.messages import flatten, read_messages
 from lowwater.collectors.reading import Compaction, Failure, Operation, Reading, ToolUse, Usage
 from lowwater.collectors.values import count, text_of
 from lowwater.detector.readers.base import Document, Format, Problems
-from lowwater.detector.readers.sessions import Prompt, digest, finish_tool, one_block, start_tool
+from lowwater.detector.readers.sessions import Prompt, digest, finish_tool, in_order, one_block, start_tool
 from lowwater.detector.readers.values import iterate_values, nanoseconds
 
 __all__ = ["FORMAT"]
 
 _MAIN = "main"
-_DELEGATES = frozenset({"Task", "Agent"})
 _SYNTHETIC = "<synthetic>"
+_API_ERROR = re.compile(r"API Error: ([45]\d\d)\b")
+"""How the program begins the answer that it writes in place of one that the provider refused."""
 
 
 @dataclass(slots=True)
 class _Record:
-    """One line, reduced."""
+    """One line, reduced.
+
+    ``agent`` is empty, until the session is complete, on sidechains of versions that wrote no ``agentId``.
+    """
 
     time_ns: int
     id: str
@@ -47,6 +52,17 @@ class _Record:
     results: tuple[ToolUse, ...] = ()
     child: str | None = None
     compaction: Compaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What started a subagent: the kind that was asked for, and the span of the tool that ran it."""
+
+    role: str | None = None
+    span: str | None = None
+
+
+_UNKNOWN_TASK = _Task()
 
 
 @dataclass(slots=True)
@@ -73,11 +89,15 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
         if record is not None:
             sessions.setdefault(text_of(value.get("sessionId")) or "", {})[record.id] = record
     for session, records in sorted(sessions.items()):
-        ordered = _in_order(records)
-        roles = _subagent_roles(ordered)
-        for agent in sorted({record.agent for record in ordered}):
-            mine = [record for record in ordered if record.agent == agent]
-            yield from _agent(session, agent, roles.get(agent), mine)
+        for record in records.values():
+            record.agent = record.agent or _first_of_chain(record, records)
+        ordered = in_order(records)
+        tasks = _tasks(ordered)
+        agents: dict[str, list[_Record]] = {}
+        for record in ordered:
+            agents.setdefault(record.agent, []).append(record)
+        for agent in sorted(agents):
+            yield from _agent(session, agent, tasks.get(agent, _UNKNOWN_TASK), agents[agent])
 
 
 def _record(value: Mapping[str, Any], context: ReadContext) -> _Record | None:
@@ -90,7 +110,7 @@ def _record(value: Mapping[str, Any], context: ReadContext) -> _Record | None:
         time_ns=nanoseconds(value.get("timestamp")),
         id=text_of(value.get("uuid")) or digest(value),
         parent=text_of(value.get("parentUuid") or value.get("logicalParentUuid")) or "",
-        agent=(text_of(value.get("agentId")) or "sidechain") if value.get("isSidechain") else _MAIN,
+        agent=text_of(value.get("agentId")) or "" if value.get("isSidechain") else _MAIN,
         kind=kind,
     )
     if subtype == "compact_boundary":
@@ -126,7 +146,9 @@ def _answer(record: _Record, value: Mapping[str, Any], message: Mapping[str, Any
             cache_inclusive=False,
         )
     if value.get("isApiErrorMessage"):
-        record.failure = read_failure(text_of(value.get("error")), flatten(message.get("content")))
+        text = flatten(message.get("content"))
+        status = _API_ERROR.match(text)
+        record.failure = read_failure(text_of(value.get("error")), text, int(status.group(1)) if status else None)
     parts = message.get("content")
     uses = [
         part
@@ -161,34 +183,40 @@ def _asked(record: _Record, value: Mapping[str, Any], message: Mapping[str, Any]
     record.block = builder.build()
 
 
-def _in_order(records: dict[str, _Record]) -> list[_Record]:
-    """By time; within one instant parents before children, so that the order of lines does not matter."""
+def _first_of_chain(record: _Record, records: Mapping[str, _Record]) -> str:
+    """Id of the record with which a sidechain begins: it stands for the agent id that older versions did not write."""
+    seen = {record.id}
+    above = records.get(record.parent)
+    while above is not None and not above.agent and above.id not in seen:
+        record = above
+        seen.add(record.id)
+        above = records.get(record.parent)
+    known = above.agent if above is not None else _MAIN
+    return record.id if known in ("", _MAIN) else known
 
-    def depth(record: _Record) -> int:
-        steps, above = 0, records.get(record.parent)
-        while above is not None and above.time_ns == record.time_ns and steps < len(records):
-            steps, above = steps + 1, records.get(above.parent)
-        return steps
 
-    return sorted(records.values(), key=lambda record: (record.time_ns, depth(record), record.id))
-
-
-def _subagent_roles(records: list[_Record]) -> dict[str, str | None]:
-    """Agent id to the kind of subagent that was asked for, where call and result stand in this file."""
+def _tasks(records: list[_Record]) -> dict[str, _Task]:
+    """Agent id to the task that started it, where the task's call and result stand in this file."""
     asked: dict[int, str | None] = {}
-    roles: dict[str, str | None] = {}
+    tasks: dict[str, _Task] = {}
     for record in records:
         asked.update({use.call: role for use, role in zip(record.calls, record.roles, strict=True)})
         if record.child is not None and record.results:
-            roles[record.child] = asked.get(record.results[0].call)
-    return roles
+            call = record.results[0].call
+            tasks[record.child] = _Task(asked.get(call), _tool_span(record, call))
+    return tasks
 
 
-def _agent(session: str, agent: str, role: str | None, records: list[_Record]) -> Iterator[Reading]:
+def _tool_span(record: _Record, call: int) -> str:
+    return f"{record.id}/{call:016x}"
+
+
+def _agent(session: str, agent: str, task: _Task, records: list[_Record]) -> Iterator[Reading]:
     """The readings of one context: the main conversation or a sidechain."""
-    name = _MAIN if agent == _MAIN else role or "subagent"
+    name = _MAIN if agent == _MAIN else task.role or "subagent"
     common: dict[str, Any] = {
         "trace_id": session,
+        "parent_span_id": task.span,
         "conversation": session,
         "service": "claude-code",
         "scope": "claude-code",
@@ -215,7 +243,7 @@ def _agent(session: str, agent: str, role: str | None, records: list[_Record]) -
                     reading = Reading(
                         **common, span_id=record.message, start_ns=min(before_ns, record.time_ns), end_ns=record.time_ns,
                         kind=Operation.LLM, name="assistant", model=record.model if record.model != _SYNTHETIC else None,
-                        provider="anthropic", content=prompt.snapshot(),
+                        response_id=record.message, provider="anthropic", content=prompt.snapshot(),
                     )  # fmt: skip
                     call = calls[record.message] = _Call(reading)
                 _merge(call, record)
@@ -228,7 +256,7 @@ def _agent(session: str, agent: str, role: str | None, records: list[_Record]) -
                     done.name, done.arguments, done.sketch = use.name, use.arguments, use.sketch
                     done.retriever = use.retriever
                 yield Reading(
-                    **common, span_id=f"{record.id}/{done.call:016x}", start_ns=min(since, record.time_ns),
+                    **common, span_id=_tool_span(record, done.call), start_ns=min(since, record.time_ns),
                     end_ns=record.time_ns, kind=Operation.TOOL, name=done.name, tool=done,
                 )  # fmt: skip
             prompt.add(record.block)

@@ -17,6 +17,7 @@ from lowwater.collectors.reading import Operation, Reading, Usage
 from lowwater.collectors.values import count, text_of
 from lowwater.detector.readers.base import Document, Format, Problems
 from lowwater.detector.readers.sessions import Prompt, digest, finish_tool, start_tool
+from lowwater.detector.readers.values import nanoseconds
 
 __all__ = ["FORMAT"]
 
@@ -44,7 +45,8 @@ def _read(document: Document, context: ReadContext, problems: Problems) -> Itera
 
 
 def _trajectory(value: Mapping[str, Any], context: ReadContext, file: str, problems: Problems) -> Iterator[Reading]:
-    run = text_of(value.get("instance_id")) or digest(value)
+    # Two attempts at one instance are two runs, in two files of the same name.
+    run = f"{text_of(value.get('instance_id')) or 'mini-swe-agent'}-{digest(value['messages'])}"
     common: dict[str, Any] = {
         "trace_id": run,
         "conversation": run,
@@ -56,6 +58,7 @@ def _trajectory(value: Mapping[str, Any], context: ReadContext, file: str, probl
     prompt = Prompt()
     command: str | None = None
     clock = 0
+    timeless = True  # until a response says when it was created
     for index, message in enumerate(value["messages"]):
         if not isinstance(message, dict):
             problems.add(file, f"message {index}", "no message")
@@ -63,14 +66,15 @@ def _trajectory(value: Mapping[str, Any], context: ReadContext, file: str, probl
         builder = context.builder()
         if message.get("role") == "assistant":
             response = _response(message)
-            clock = max(clock + 2, (count(response.get("created")) or 0) * 1_000_000_000)
+            created = nanoseconds(response.get("created"))
+            clock, timeless = max(clock + 2, created), timeless and not created
             read_messages({"role": "assistant", "content": message.get("content")}, builder)
             block = builder.build()
             yield Reading(
                 **common, span_id=f"{run}/{index}", start_ns=clock, end_ns=clock, kind=Operation.LLM, name="assistant",
                 response_id=text_of(response.get("id")), model=text_of(response.get("model")),
                 provider=text_of(response.get("provider")), usage=_usage(response), content=prompt.snapshot(), output=block,
-                timeless=not response.get("created"),
+                timeless=timeless, finish_reasons=_finish(response),
             )  # fmt: skip
             commands = _COMMAND.findall(flatten(message.get("content")))
             command = commands[0] if len(commands) == 1 else None
@@ -85,8 +89,9 @@ def _trajectory(value: Mapping[str, Any], context: ReadContext, file: str, probl
             use.sketch = ()
             finish_tool(context, use, text)
             yield Reading(
-                **common, span_id=call_id, start_ns=clock, end_ns=clock, kind=Operation.TOOL, name="bash", tool=use
-            )
+                **common, span_id=call_id, start_ns=clock, end_ns=clock, kind=Operation.TOOL, name="bash", tool=use,
+                timeless=timeless,
+            )  # fmt: skip
             builder.add(BlockKind.TOOL_RESULT, text, call_id=call_id)
         else:
             _plain(message, builder)
@@ -102,6 +107,13 @@ def _response(message: Mapping[str, Any]) -> Mapping[str, Any]:
     extra = message.get("extra")
     response = extra.get("response") if isinstance(extra, dict) else None
     return response if isinstance(response, dict) else {}
+
+
+def _finish(response: Mapping[str, Any]) -> tuple[str, ...]:
+    choices = response.get("choices")
+    items = choices if isinstance(choices, list) else []
+    found = [text_of(item.get("finish_reason")) for item in items if isinstance(item, dict)]
+    return tuple(reason for reason in found if reason)
 
 
 def _usage(response: Mapping[str, Any]) -> Usage | None:

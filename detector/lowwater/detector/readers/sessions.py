@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import orjson
+from typing import Any, Protocol, TypeVar
 
 from lowwater.collectors.content import BlockKind, Content, ContentBuilder
 from lowwater.collectors.dialects.base import ReadContext
@@ -20,8 +19,32 @@ from lowwater.collectors.reading import ToolUse
 from lowwater.collectors.sketch import delegation, sketch
 from lowwater.collectors.tokens import estimate_tokens
 from lowwater.collectors.values import canonical
+from lowwater.detector.readers.values import dump_json
 
-__all__ = ["Prompt", "digest", "finish_tool", "one_block", "start_tool"]
+__all__ = ["Prompt", "digest", "finish_tool", "in_order", "one_block", "start_tool"]
+
+
+class _Chained(Protocol):
+    """A record that names the one before it."""
+
+    time_ns: int
+    id: str
+    parent: str
+
+
+_R = TypeVar("_R", bound=_Chained)
+
+
+def in_order(records: Mapping[str, _R]) -> list[_R]:
+    """Records by id, in order of time; within one instant parents before children, so that no order of lines matters."""
+
+    def depth(record: _R) -> int:
+        steps, above = 0, records.get(record.parent)
+        while above is not None and above.time_ns == record.time_ns and steps < len(records):
+            steps, above = steps + 1, records.get(above.parent)
+        return steps
+
+    return sorted(records.values(), key=lambda record: (record.time_ns, depth(record), record.id))
 
 
 @dataclass(slots=True)
@@ -93,5 +116,4 @@ def one_block(context: ReadContext, kind: BlockKind, text: str) -> Content | Non
 
 def digest(value: Any) -> str:
     """Sixteen digits that identify a record by its content, whatever the order of its keys."""
-    data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return hashlib.blake2b(dump_json(value), digest_size=8).hexdigest()

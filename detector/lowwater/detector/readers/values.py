@@ -26,7 +26,9 @@ MAX_VALUE_BYTES = 256 << 20
 _SAMPLE_LINES = 20
 _SAMPLE_BYTES = 1 << 20
 _FIRST_CHECKPOINT = 1 << 20
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or the rest of a line whose string has no end: starting again at each quote in it would take quadratic time."""
+
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],"]', re.DOTALL)
 _CLOSERS = {b"{": b"}", b"[": b"]"}
 _UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3))
