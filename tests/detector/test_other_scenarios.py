@@ -499,3 +499,23 @@ def test_a_million_conversations_do_not_fill_memory() -> None:
     assert summary.calls == 6_000
     assert len(summary.contexts) <= 4_000
     assert len(summary.contexts) + summary.dropped_contexts == 6_000
+
+
+def test_prompts_that_come_and_go_never_page_as_thrash() -> None:
+    """No marker, no content, no known trigger: it may as well be one job after another."""
+    sizes = [60_000, 90_000, 118_000] * 12
+    story = [
+        call(f"c{n}", n * 10.0, input_tokens=size, output_tokens=100, conversation="c", window_tokens=128_000)
+        for n, size in enumerate(sizes)
+    ]
+    assert all(finding.severity < Severity.PAGE for finding in findings(story))
+
+
+def test_a_window_that_was_refuted_stays_refuted() -> None:
+    sizes = [150_000, 250_000, 150_000, 185_000, 190_000, 195_000, 198_000]
+    story = [
+        call(f"c{n}", n * 10.0, input_tokens=size, output_tokens=9, conversation="c", model="claude-haiku-4-5")
+        for n, size in enumerate(sizes)
+    ]
+    assert [entry.ceiling_tokens for entry in entries(story)] == [200_000, *[None] * 6]
+    assert findings(story) == []

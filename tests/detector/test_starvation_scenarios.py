@@ -135,6 +135,18 @@ def test_a_starved_role_does_not_learn_that_little_is_enough() -> None:
     assert last.requirement_tokens > 5_000
 
 
+def test_a_small_task_does_not_need_what_long_chats_of_its_role_held() -> None:
+    chats = [turn(n, working=[f"w{w}" for w in range(12)], outside=1, system=100, need=None) for n in range(1, 60)]
+    task = [
+        turn(n, working=["w"], retrieval=CHUNKS, scratchpad=RESULTS, outside=1, system=100, need=None)
+        for n in range(60, 70)
+    ]
+    for reading in task:
+        reading.conversation = "short"
+    needs = {entry.conversation: entry.requirement_tokens or 0 for entry in entries(chats + task)}
+    assert needs["short"] < needs["c"]
+
+
 @pytest.mark.parametrize("cut", [1, 3, 7])
 def test_splitting_the_input_changes_nothing(cut: int) -> None:
     """Findings do not depend on how the input arrives, only on what it says."""
