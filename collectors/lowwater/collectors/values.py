@@ -97,10 +97,10 @@ def word_of(value: Any) -> str | None:
 
 
 def name_of(text: str) -> str:
-    """A name or id that can be written and kept: lone surrogates replaced, and a digest of what is too long.
+    r"""A name or id that can be written and kept: lone surrogates replaced, and a digest of what is too long.
 
-    >>> name_of("caf\u00e9"), name_of("\ud800"), len(name_of("x" * 100_000))
-    ('caf\u00e9', '?', 64)
+    >>> name_of("agent-7"), name_of("\ud800"), len(name_of("x" * 100_000))
+    ('agent-7', '?', 64)
     """
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()  # JSON can escape a surrogate that no encoding can write

@@ -82,5 +82,5 @@ def test_the_recorded_elision(corpus: Corpus) -> None:
             size for kind, size in zip(held(item), item.content.characters, strict=True) if kind is not BlockKind.TOOL_ARGUMENTS
         )) for item in calls if item.content is not None
     ]  # fmt: skip
-    assert spoken[4:9] == [(12, 17_065), (14, 16_934), (16, 14_422), (18, 8_509), (20, 12_912)]
+    assert spoken[4:9] == [(12, 17_065), (14, 16_932), (16, 14_422), (18, 8_509), (20, 12_912)]
     assert "find_file" in {run.name for run in of_kind(readings, Operation.TOOL)}
