@@ -138,7 +138,8 @@ def identifier(value: Any) -> str:
     """
     if not isinstance(value, str):
         return ""
-    text = value.removeprefix("0x")
+    # Base64 may begin with "0x" as well, and then has the length of base64.
+    text = value[2:] if value.startswith("0x") and len(value) in (18, 34) else value
     lower = text.lower()
     if not _HEX.issuperset(lower):
         decoded = _base64_id(text)
