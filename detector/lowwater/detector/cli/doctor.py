@@ -11,13 +11,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lowwater.detector.cli.arguments import Commands, add_command, add_input
+from lowwater.detector.cli.codes import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.cli.common import Terminal, configuration, progress, report_problems, width
-from lowwater.detector.cli.main import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.diagnosis import Diagnosis
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
 
-__all__ = ["run_doctor"]
+__all__ = ["add"]
 
 _RULES = {
     "absent": "no usage reported",
@@ -33,7 +34,12 @@ _RULES = {
 }
 
 
-def run_doctor(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """Add ``lowwater doctor``."""
+    add_input(add_command(commands, "doctor", "what traces tell, what is missing, and which line would fix it", _run))
+
+
+def _run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     replay, diagnosis = Replay(configuration(options)), Diagnosis()
     with progress(options) as on_progress:

@@ -10,18 +10,37 @@ from typing import Any
 
 import orjson
 
+from lowwater.detector.cli.arguments import Commands, add_command, add_input
+from lowwater.detector.cli.codes import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.cli.common import check_outputs, configuration, open_output, progress, report_problems
-from lowwater.detector.cli.main import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.cli.render import render
 from lowwater.detector.findings import Finding, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
 from lowwater.detector.summary import Summary
 
-__all__ = ["run_replay"]
+__all__ = ["add"]
 
 
-def run_replay(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """Add ``lowwater replay``."""
+    command = add_command(commands, "replay", "token ledger and findings of recorded traces", _run)
+    add_input(command)
+    command.add_argument(
+        "--calls",
+        choices=("telling", "all", "none"),
+        default="telling",
+        help="which calls to list: those that tell something (the first and last, the fullest, around compactions and"
+        " changes of state; default), all, or none",
+    )
+    command.add_argument("--findings", metavar="FILE", help="write findings as JSON lines")
+    command.add_argument("--ledger", metavar="FILE", help="write the ledger as JSON lines, one per call")
+    command.add_argument(
+        "--fail-on", choices=("info", "ticket", "page"), help="exit with 4 on a finding this severe or worse"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     replay, summary = Replay(configuration(options)), Summary()
     check_outputs(options.files, (options.findings, options.ledger))
