@@ -17,7 +17,7 @@ from typing import Any
 
 from lowwater.detector.errors import ConfigError
 
-__all__ = ["DetectorConfig", "Override", "load_config"]
+__all__ = ["DetectorConfig", "Override", "load_config", "numeric_settings", "with_setting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,41 @@ def load_config(path: Path) -> DetectorConfig:
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
     return DetectorConfig(**values, overrides=tuple(rules))
+
+
+def numeric_settings() -> tuple[str, ...]:
+    """Names that `with_setting` takes: the numbers of `DetectorConfig`, then those of `Override` alone.
+
+    >>> "fire_after_turns" in numeric_settings(), "requirement_tokens" in numeric_settings()
+    (True, True)
+    """
+    items = (*dataclasses.fields(DetectorConfig), *dataclasses.fields(Override))
+    return tuple(dict.fromkeys(item.name for item in items if str(item.type).startswith(("int", "float"))))
+
+
+def with_setting(config: DetectorConfig, key: str, value: float) -> DetectorConfig:
+    """The configuration with one number changed.
+
+    Args:
+        key: one of `numeric_settings`. What only an `Override` has is declared for all contexts, before other overrides.
+        value: checked as in a file.
+
+    Raises:
+        ConfigError: no number is called so, or the value is refused.
+    """
+    if key not in numeric_settings():
+        msg = f"{key}: no such number to set{_nearest(key, numeric_settings())}"
+        raise ConfigError(msg)
+    whole = isinstance(value, float) and value.is_integer()
+    own = {item.name: str(item.type) for item in dataclasses.fields(DetectorConfig)}
+    kinds = own if key in own else {item.name: str(item.type) for item in dataclasses.fields(Override)}
+    checked, why = _check(key, int(value) if whole else value, kinds[key])
+    if why:
+        msg = f"{key}: {why}, not {value!r}"
+        raise ConfigError(msg)
+    if key in own:
+        return dataclasses.replace(config, **{key: checked})
+    return dataclasses.replace(config, overrides=(Override(**{key: checked}), *config.overrides))
 
 
 def _section(cls: type, data: Any, where: str, problems: list[str]) -> dict[str, Any]:
