@@ -10,17 +10,19 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from lowwater.collectors.reading import Reading
-from lowwater.detector.assembly import Assembler
+from lowwater.detector.ancestry import TraceState
+from lowwater.detector.assembly import Assembler, is_waiting
 from lowwater.detector.composer import Composer, ContextState, RoleState, role_key
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.directory import Directory
 from lowwater.detector.events import AgentRun, CompactionMark, Event, Turn
 from lowwater.detector.findings import Finding
+from lowwater.detector.keyed import Backing, States
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.compaction import CompactionOperator, CompactionState
 from lowwater.detector.operators.fanout import FanoutOperator, FanoutState, PoolReport
@@ -29,32 +31,36 @@ from lowwater.detector.operators.repetition import RepetitionOperator, Repetitio
 from lowwater.detector.operators.starvation import StarvationOperator, StarvationState
 from lowwater.detector.tracks import ScopeState, Tracker
 
-__all__ = ["Output", "Pipeline"]
+__all__ = ["Backings", "Output", "Pipeline", "TurnState"]
 
 Output = LedgerEntry | Finding | PoolReport | CompactionMark
 
 S = TypeVar("S")
 
+_MAX_HELD = 20_000
+"""Readings that may wait for their ancestors at once."""
 
-class _Keyed(Generic[S]):
-    """States by key, bounded: the one that was used longest ago is dropped and counted."""
 
-    def __init__(self, make: Callable[[], S], limit: int) -> None:
-        self._make = make
-        self._limit = limit
-        self.states: OrderedDict[str, S] = OrderedDict()
-        self.evicted = 0
+class Backings(Protocol):
+    """Gives the backing of each operator's states; see `States`."""
 
-    def get(self, key: str) -> S:
-        state = self.states.get(key)
-        if state is None:
-            state = self.states[key] = self._make()
-            if len(self.states) > self._limit:
-                self.states.popitem(last=False)
-                self.evicted += 1
-        else:
-            self.states.move_to_end(key)
-        return state
+    def __call__(self, space: str, kind: type[S]) -> Backing[S] | None:
+        """The backing of the states of a kind."""
+
+
+@dataclass(slots=True)
+class TurnState:
+    """State of one context: of all operators that see its turns."""
+
+    composed: ContextState = field(default_factory=ContextState)
+    starvation: StarvationState = field(default_factory=StarvationState)
+    compaction: CompactionState = field(default_factory=CompactionState)
+    repetition: RepetitionState | None = None
+
+    def is_alarming(self) -> bool:
+        """Whether a finding of the context fires: such a context is forgotten last."""
+        own = (self.starvation.episode, self.compaction.debt, self.compaction.deadlock, self.compaction.stalled)
+        return any(episode.firing is not None for episode in own)
 
 
 class Pipeline:
@@ -63,14 +69,22 @@ class Pipeline:
     Args:
         config: thresholds and declared values.
         directory: names known from elsewhere; see `Directory`.
-        max_contexts: contexts whose state is kept; the longest idle one is dropped beyond it.
+        max_contexts: contexts whose state is kept in memory; the longest idle one leaves beyond it.
+        backings: where states go that leave memory; they are forgotten without.
+
+    Attributes:
+        spaces: all states, by the name of their kind.
     """
 
     def __init__(
-        self, config: DetectorConfig | None = None, *, directory: Directory | None = None, max_contexts: int = 20_000
+        self,
+        config: DetectorConfig | None = None,
+        *,
+        directory: Directory | None = None,
+        max_contexts: int = 20_000,
+        backings: Backings | None = None,
     ) -> None:
         self.config = config or DetectorConfig()
-        self.assembler = Assembler(lateness_seconds=self.config.lateness_seconds, directory=directory)
         tracker, composer = Tracker(), Composer(self.config)
         self._tracker, self._composer = tracker, composer
         self._repetition = RepetitionOperator(self.config)
@@ -78,14 +92,38 @@ class Pipeline:
         self._compaction = CompactionOperator(self.config)
         self._rejections = RejectionOperator(self.config)
         self._fanout = FanoutOperator()
-        self._scopes: _Keyed[ScopeState] = _Keyed(tracker.initial, max_contexts)
-        self._pools: _Keyed[FanoutState] = _Keyed(self._fanout.initial, max_contexts)
-        self._contexts: _Keyed[ContextState] = _Keyed(composer.initial, max_contexts)
-        self._repetitions: _Keyed[RepetitionState] = _Keyed(self._repetition.initial, max_contexts)
-        self._starvations: _Keyed[StarvationState] = _Keyed(self._starvation.initial, max_contexts)
-        self._compactions: _Keyed[CompactionState] = _Keyed(self._compaction.initial, max_contexts)
-        self._roles: _Keyed[RoleState] = _Keyed(composer.initial_role, max_contexts)
-        self._rejected: _Keyed[RejectionState] = _Keyed(self._rejections.initial, max_contexts)
+
+        def states(
+            space: str, kind: type[S], make: Callable[[], S], limit: int, keep: Callable[[S], bool] | None = None
+        ) -> States[S]:
+            backing = backings(space, kind) if backings is not None else None
+            return States(make, limit, keep=keep, backing=backing)
+
+        traces = states("trace", TraceState, TraceState, max(max_contexts, _MAX_HELD + 1), is_waiting)
+        self.assembler = Assembler(
+            lateness_seconds=self.config.lateness_seconds, max_held=_MAX_HELD, directory=directory, traces=traces
+        )
+        self._scopes = states("scope", ScopeState, tracker.initial, max_contexts)
+        self._pools = states("pool", FanoutState, self._fanout.initial, max_contexts)
+        self._contexts = states("context", TurnState, TurnState, max_contexts, TurnState.is_alarming)
+        self._roles = states("role", RoleState, composer.initial_role, max_contexts)
+        self._rejected = states("rejection", RejectionState, self._rejections.initial, max_contexts)
+        self.spaces: dict[
+            str,
+            States[TraceState]
+            | States[ScopeState]
+            | States[FanoutState]
+            | States[TurnState]
+            | States[RoleState]
+            | States[RejectionState],
+        ] = {
+            "trace": traces,
+            "scope": self._scopes,
+            "pool": self._pools,
+            "context": self._contexts,
+            "role": self._roles,
+            "rejection": self._rejected,
+        }
 
     def run(self, readings: Iterable[Reading]) -> Iterator[Output]:
         """Process all readings and what was still held at the end."""
@@ -117,18 +155,20 @@ class Pipeline:
 
     def _turn(self, turn: Turn) -> Iterator[Output]:
         role_state = self._roles.get(role_key(turn))
-        seen = self._composer.step(self._contexts.get(turn.context), role_state, turn)
+        state = self._contexts.get(turn.context)
+        seen = self._composer.step(state.composed, role_state, turn)
         # Repetition comes first: it raises the severity of a starvation finding.
         findings: list[Finding] = []
-        if turn.between or turn.context in self._repetitions.states:
-            findings += self._repetition.step(self._repetitions.get(turn.context), seen)
-        findings += self._starvation.step(self._starvations.get(turn.context), role_state, seen)
+        if turn.between or state.repetition is not None:
+            state.repetition = state.repetition or self._repetition.initial()
+            findings += self._repetition.step(state.repetition, seen)
+        findings += self._starvation.step(state.starvation, role_state, seen)
         yield seen.entry
         yield from findings
         rejected = self._rejected.get(_role_of_turn(turn))
         tick = self._rejections.tick_seconds(rejected, seen)
-        yield from self._compaction.step(self._compactions.get(turn.context), seen)
-        yield from self._rejections.step(rejected, seen, self._compactions.get(turn.context).record, tick)
+        yield from self._compaction.step(state.compaction, seen)
+        yield from self._rejections.step(rejected, seen, state.compaction.record, tick)
         yield from self._fanout.step(self._pools.get(turn.call.origin.trace_id), seen)
 
 
