@@ -31,12 +31,14 @@ class Replay:
         problems: what could not be read.
         files: what was found per file.
         ingest: counts of what was read.
+        directory: names that the traces told.
         pipeline: None until the replay has run.
     """
 
     config: DetectorConfig = field(default_factory=DetectorConfig)
     problems: Problems = field(default_factory=Problems)
     files: list[FileReport] = field(default_factory=list)
+    directory: Directory = field(default_factory=Directory)
     ingest: Ingest = field(init=False)
     pipeline: Pipeline = field(init=False)
 
@@ -69,6 +71,7 @@ class Replay:
         format_name: str | None = None,
         on_progress: Callable[[str, int], None] | None = None,
         observe: Callable[[Reading], None] | None = None,
+        through: Callable[[Iterator[Reading]], Iterator[Reading]] | None = None,
     ) -> Iterator[Output]:
         """Read, sort and process the files; yields ledger entries, findings and pool reports in event-time order.
 
@@ -77,16 +80,17 @@ class Replay:
             format_name: force a format instead of detecting it.
             on_progress: called with the file and the bytes read of it.
             observe: called with every reading, before sorting.
+            through: what the sorted readings pass on their way to the pipeline.
 
         Raises:
             InputError: a path does not exist or cannot be opened, or the format name is unknown.
         """
-        directory = Directory()
 
         def noted() -> Iterator[Reading]:
             for reading in self.readings(paths, format_name=format_name, on_progress=on_progress, observe=observe):
-                directory.note(reading)
+                self.directory.note(reading)
                 yield reading
 
-        self.pipeline = Pipeline(self.config, directory=directory)
-        yield from self.pipeline.run(sort_readings(noted()))
+        self.pipeline = Pipeline(self.config, directory=self.directory)
+        ordered = sort_readings(noted())
+        yield from self.pipeline.run(ordered if through is None else through(ordered))

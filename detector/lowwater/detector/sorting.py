@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lowwater.collectors.reading import Reading
 
-__all__ = ["sort_readings"]
+__all__ = ["sort_readings", "stored", "storing"]
 
 _BUDGET_BYTES = 64 << 20
 _FAN_IN = 64
@@ -88,7 +88,7 @@ class _Runs:
         if len(self._levels[level]) == _FAN_IN:
             paths, self._levels[level] = self._levels[level], []
             with contextlib.ExitStack() as files:
-                runs = [files.enter_context(contextlib.closing(_stored(path))) for path in paths]
+                runs = [files.enter_context(contextlib.closing(stored(path))) for path in paths]
                 self.add(heapq.merge(*runs, key=Reading.order), level + 1)
             for path in paths:
                 path.unlink()
@@ -97,7 +97,7 @@ class _Runs:
         """Yield everything in order; ``last`` came after all runs."""
         oldest_first = [path for level in reversed(self._levels) for path in level]
         with contextlib.ExitStack() as files:
-            runs = [files.enter_context(contextlib.closing(_stored(path))) for path in oldest_first]
+            runs = [files.enter_context(contextlib.closing(stored(path))) for path in oldest_first]
             yield from heapq.merge(*runs, last, key=Reading.order)
 
     def _written(self, readings: Iterable[Reading]) -> Path:
@@ -105,17 +105,25 @@ class _Runs:
             self._folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="lowwater-sort-")))
         path = self._folder / str(self._count)
         self._count += 1
-        source = iter(readings)
-        with path.open("wb") as file:
-            while batch := list(islice(source, _READINGS_PER_RECORD)):
-                pickle.dump(batch, file, pickle.HIGHEST_PROTOCOL)
+        for _ in storing(path, readings):
+            pass
         return path
 
 
-def _stored(path: Path) -> Generator[Reading, None, None]:
+def storing(path: Path, readings: Iterable[Reading]) -> Iterator[Reading]:
+    """Write readings to a file while they pass; each is written before anything downstream can change it."""
+    source = iter(readings)
+    with path.open("wb") as file:
+        while batch := list(islice(source, _READINGS_PER_RECORD)):
+            pickle.dump(batch, file, pickle.HIGHEST_PROTOCOL)
+            yield from batch
+
+
+def stored(path: Path) -> Generator[Reading, None, None]:
+    """Yield the readings of a file that this program wrote into a private folder."""
     with path.open("rb") as file:
         while True:
             try:
-                yield from pickle.load(file)  # noqa: S301 - written by this process into its private folder
+                yield from pickle.load(file)  # noqa: S301 - by `storing`, into a private folder
             except EOFError:
                 return

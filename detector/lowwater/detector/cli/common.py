@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
+import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -17,7 +20,20 @@ from lowwater.detector.config import DetectorConfig, load_config
 from lowwater.detector.errors import InputError
 from lowwater.detector.readers.base import Problems
 
-__all__ = ["Terminal", "check_outputs", "configuration", "open_output", "progress", "report_problems", "tokens"]
+__all__ = [
+    "Terminal",
+    "check_outputs",
+    "configuration",
+    "duration",
+    "open_output",
+    "plural",
+    "progress",
+    "report_problems",
+    "short_id",
+    "tokens",
+    "when",
+    "width",
+]
 
 _SHOWN_PROBLEMS = 8
 
@@ -55,11 +71,31 @@ def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int], None]
 
 
 class Terminal(Console):
-    """Standard output for people. A reader that went away is the command's to judge: rich would exit with 1."""
+    """Standard output for people, as wide as the terminal. Lines that go into a file or a pipe end without blanks."""
+
+    def __init__(self) -> None:
+        file = None if sys.stdout.isatty() else cast(IO[str], _Trimmed(sys.stdout))
+        super().__init__(file=file, width=width(), highlight=False, soft_wrap=False)
 
     def on_broken_pipe(self) -> None:
-        """Pass the error on."""
+        """Pass the error on: a reader that went away is the command's to judge; rich would exit with 1."""
         raise BrokenPipeError
+
+
+class _Trimmed:
+    """A text stream that drops the blanks before line ends; tables are padded to their columns."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_BLANKS.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_BLANKS = re.compile(r"[ \t]+(?=\n)")
 
 
 def check_outputs(files: Sequence[str], outputs: Sequence[str | None]) -> None:
@@ -133,6 +169,62 @@ def tokens(value: float | None) -> str:
     return f"{value / 1_000_000:.2f}M"
 
 
+def when(time_ns: int | None, *, date: bool = True) -> str:
+    """A moment for people, in UTC: with its date, or the time of day alone.
+
+    >>> when(1_750_000_000_500_000_000), when(1_750_000_000_500_000_000, date=False), when(None)
+    ('2025-06-15 15:06:40Z', '15:06:40', '?')
+    """
+    if time_ns is None:
+        return "?"
+    moment = datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, tz=datetime.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ" if date else "%H:%M:%S")
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people, in its two largest units.
+
+    >>> duration(0.4), duration(12.3), duration(754), duration(7_300), duration(200_000)
+    ('0.4 s', '12 s', '12 min 34 s', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s".replace(" 0 s", "")
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60} min".replace(" 0 min", "")
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h".replace(" 0 h", "")
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "call"), plural(1_200, "call"), plural(2, "retry")
+    ('1 call', '1,200 calls', '2 retries')
+    """
+    if count != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else noun + "s"
+    return f"{count:,} {noun}"
+
+
+def short_id(context: str) -> str:
+    """Six digits that tell contexts of one name apart, the same in every report.
+
+    >>> short_id("svc/conversation/agent/model")
+    'e5f5be'
+    """
+    return hashlib.blake2b(context.encode(), digest_size=3).hexdigest()
+
+
 def width() -> int:
-    """Columns of the terminal; 80 where there is none, so that files and logs stay readable."""
-    return Console().width if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "80"))
+    """Columns of the terminal; where there is none COLUMNS or 80, so that files and logs stay readable."""
+    if sys.stdout.isatty():
+        return max(_LEAST_WIDTH, Console().width)
+    columns = os.environ.get("COLUMNS", "")
+    return max(_LEAST_WIDTH, int(columns)) if columns.isdecimal() else 80
+
+
+_LEAST_WIDTH = 40

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lowwater.detector.cli.arguments import Commands, add_command, add_input
 from lowwater.detector.cli.codes import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
-from lowwater.detector.cli.common import Terminal, configuration, progress, report_problems, width
+from lowwater.detector.cli.common import Terminal, configuration, progress, report_problems
 from lowwater.detector.diagnosis import Diagnosis
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
@@ -79,7 +79,7 @@ def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _print(replay: Replay, diagnosis: Diagnosis) -> None:
-    console = Terminal(width=width(), highlight=False)
+    console = Terminal()
     for report in replay.files[:20]:
         counts = {"spans": report.spans, "log records": report.logs, "readings": report.readings}
         items = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing"

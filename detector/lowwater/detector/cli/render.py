@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer
-from lowwater.detector.cli.common import Terminal, tokens, width
-from lowwater.detector.findings import Severity
+from lowwater.detector.cli.common import Terminal, tokens
+from lowwater.detector.cli.words import SEVERITY_STYLE, finding_name
 from lowwater.detector.ledger import LedgerEntry, apportion
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.replay import Replay
@@ -44,19 +44,6 @@ _TELLING = 16
 _SHORT = 24
 """Contexts of up to so many calls are listed whole."""
 _MAX_CONTEXTS = 40
-_SEVERITY_STYLE = {Severity.PAGE: "bold red", Severity.TICKET: "bold yellow", Severity.INFO: "bold blue"}
-_NAMES = {
-    "silent_starvation": "silent starvation",
-    "fanout_overcommitted": "fan-out overcommitted",
-    "fanout_overrun": "fan-out overrun",
-    "fanout_redistribution_unsafe": "unsafe redistribution",
-    "compaction_debt": "compaction debt",
-    "compaction_deadlock_risk": "compaction deadlock risk",
-    "compaction_stalled": "compaction stalled",
-    "compaction_debt_share": "rejections are compaction debt",
-    "retry_amplification": "retry amplification",
-    "retry_synchrony": "retry synchrony",
-}
 
 
 def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> None:
@@ -66,7 +53,7 @@ def render(replay: Replay, summary: Summary, *, calls: str, seconds: float) -> N
         calls: ``telling``, ``all`` or ``none``.
         seconds: how long the replay took.
     """
-    console = Terminal(width=width(), highlight=False, soft_wrap=False)
+    console = Terminal()
     _headline(console, replay, summary, seconds)
     if not summary.calls and not summary.rollups:
         console.print("No LLM call was found. [dim]lowwater doctor FILE says what the file holds.[/dim]")
@@ -131,12 +118,9 @@ def _unjudged(console: Console, summary: Summary) -> None:
 
 def _finding(console: Console, episode: Episode) -> None:
     finding = episode.worst
-    name = _NAMES.get(finding.kind.value, finding.kind.value)
-    if finding.kind.value == "rejection":
-        name = f"rejected: {str(finding.evidence.get('class', 'unknown')).replace('_', ' ')}"
     line = Text()
-    line.append(f"{finding.severity.label.upper():<6} ", _SEVERITY_STYLE[finding.severity])
-    line.append(name, "bold")
+    line.append(f"{finding.severity.label.upper():<6} ", SEVERITY_STYLE[finding.severity])
+    line.append(finding_name(finding), "bold")
     who = (finding.pool if finding.kind.value.startswith("fanout_") else None) or finding.agent or finding.service
     if who:
         line.append(f" · {who}")

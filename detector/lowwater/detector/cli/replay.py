@@ -6,11 +6,14 @@ import argparse
 import dataclasses
 import sys
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import orjson
 
+from lowwater.detector.backtest import DEFAULT_SHORT_TURNS, Backtest
 from lowwater.detector.cli.arguments import Commands, add_command, add_input
+from lowwater.detector.cli.backtest import backtest_document, render_backtest
 from lowwater.detector.cli.codes import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from lowwater.detector.cli.common import check_outputs, configuration, open_output, progress, report_problems
 from lowwater.detector.cli.render import render
@@ -18,6 +21,7 @@ from lowwater.detector.findings import Finding, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
 from lowwater.detector.summary import Summary
+from lowwater.detector.sweep import Sweep, SweepRow, parse_sweep
 
 __all__ = ["add"]
 
@@ -38,27 +42,63 @@ def add(commands: Commands) -> None:
     command.add_argument(
         "--fail-on", choices=("info", "ticket", "page"), help="exit with 4 on a finding this severe or worse"
     )
+    command.add_argument(
+        "--backtest", action="store_true", help="say what would have fired and paged, when, and for how long"
+    )
+    command.add_argument(
+        "--sweep",
+        metavar="KEY=N,N",
+        action="append",
+        default=[],
+        help="backtest every value of a number of the configuration, for example fire_after_turns=1,2,3; again for"
+        " another key: all combinations",
+    )
+    command.add_argument(
+        "--short-lived",
+        metavar="TURNS",
+        type=_turns,
+        default=DEFAULT_SHORT_TURNS,
+        help="with --backtest: a page that is over within so many turns is short-lived (default %(default)s)",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    replay, summary = Replay(configuration(options)), Summary()
+    config = configuration(options)
+    replay, summary = Replay(config), Summary()
     check_outputs(options.files, (options.findings, options.ledger))
+    backtest = Backtest(options.short_lived) if options.backtest or options.sweep else None
+    rows: list[SweepRow] = []
     started = time.perf_counter()
-    with (
-        progress(options) as on_progress,
-        open_output(options.findings) as findings,
-        open_output(options.ledger) as ledger,
-    ):
-        for output in replay.run(options.files, format_name=options.format, on_progress=on_progress):
+    with ExitStack() as stack:
+        sweep = None
+        if options.sweep:
+            sweep = stack.enter_context(Sweep(config, parse_sweep(options.sweep), options.short_lived))
+        on_progress = stack.enter_context(progress(options))
+        findings = stack.enter_context(open_output(options.findings))
+        ledger = stack.enter_context(open_output(options.ledger))
+        for output in replay.run(
+            options.files,
+            format_name=options.format,
+            on_progress=on_progress,
+            through=None if sweep is None else sweep.keep,
+        ):
             summary.add(output)
+            if backtest is not None:
+                backtest.add(output)
             if ledger is not None and isinstance(output, LedgerEntry):
                 ledger.write(_line(output.to_json()))
             elif findings is not None and isinstance(output, Finding):
                 findings.write(_line(output.to_json()))
+        if sweep is not None and backtest is not None:
+            rows = sweep.rows(backtest, replay.directory, on_progress=lambda done: on_progress("settings", done))
     seconds = time.perf_counter() - started
-    if options.json:
+    if options.json and backtest is not None:
+        sys.stdout.write(_line(backtest_document(replay, backtest, rows)))
+    elif options.json:
         sys.stdout.write(_line(_document(replay, summary)))
+    elif "-" not in (options.findings, options.ledger) and backtest is not None:
+        render_backtest(replay, backtest, rows, seconds=seconds)
     elif "-" not in (options.findings, options.ledger):
         render(replay, summary, calls=options.calls, seconds=seconds)
     report_problems(replay.problems)
@@ -67,6 +107,18 @@ def _run(options: argparse.Namespace) -> int:
     if replay.problems.total:
         return EXIT_PARTIAL if summary.calls or summary.rollups else EXIT_USAGE
     return EXIT_OK
+
+
+def _turns(text: str) -> int:
+    """A number of turns, at least 1.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    if not (text.isdecimal() and int(text) >= 1):
+        msg = f"{text!r} is no number of turns; give a whole number from 1"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def _line(record: dict[str, Any]) -> str:
