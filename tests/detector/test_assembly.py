@@ -163,7 +163,7 @@ def test_memory_is_bounded_when_parents_never_end(amount: int) -> None:
     assembler = Assembler(max_held=100)
     for number in range(amount):
         list(assembler.push(call(f"c{number}", number / 1000, trace=f"t{number}", parent="never")))
-    assert len(assembler._waiting) <= 101
+    assert len(assembler.state.waiting) <= 101
     assert len(assembler.traces) <= 1_001
     assert assembler.counts["hurried"] >= amount - 101
 

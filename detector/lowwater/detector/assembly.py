@@ -10,9 +10,9 @@ root, or until the lateness has passed; an ancestor that is still open then iden
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowwater.collectors.reading import Operation, Reading, Usage
 from lowwater.detector.ancestry import Below, Held, TraceState, ancestors, ancestry_known, anchor_of, remember
@@ -20,12 +20,12 @@ from lowwater.detector.directory import BOUNDARIES, Directory
 from lowwater.detector.events import AgentRun, Call, CompactionMark, Event, Origin, ToolRun
 from lowwater.detector.keyed import States
 
-__all__ = ["Answer", "Assembler", "is_waiting"]
+__all__ = ["AnswerState", "Assembler", "AssemblerState", "is_waiting"]
 
 
 @dataclass(slots=True)
 class Answer:
-    """An answer of a provider that was counted, for recognising it when another emitter reports it, too."""
+    """An answer of a provider that was counted, to be recognised when another emitter reports it, too."""
 
     trace_id: str
     span_id: str
@@ -52,6 +52,30 @@ class Answer:
         )
 
 
+@dataclass(slots=True)
+class AnswerState:
+    """State of one response id: the last answer that had it."""
+
+    answer: Answer | None = None
+
+
+@dataclass(slots=True)
+class AssemblerState:
+    """What concerns all traces.
+
+    Attributes:
+        watermark_ns: the latest end seen.
+        waiting: trace and span id of the readings that wait, in order.
+        number: of the next one.
+        counts: see `Assembler`.
+    """
+
+    watermark_ns: int = 0
+    waiting: deque[tuple[str, str]] = field(default_factory=deque)
+    number: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
 class Assembler:
     """Turns readings in event-time order into events in the same order.
 
@@ -60,8 +84,10 @@ class Assembler:
         max_held: readings that may wait at once; beyond it the oldest go on with what is known.
         directory: names known from elsewhere.
         traces: where the state of traces is kept: more than ``max_held``, and those that wait (`is_waiting`) stay.
+        answers: where the state of response ids is kept.
 
     Attributes:
+        state: what concerns all traces.
         counts: ``duplicate_spans``, ``duplicate_calls``, ``rollups``, ``unjoined_records``, ``hurried``.
     """
 
@@ -72,16 +98,19 @@ class Assembler:
         max_held: int = 20_000,
         directory: Directory | None = None,
         traces: States[TraceState] | None = None,
+        answers: States[AnswerState] | None = None,
     ) -> None:
-        self.counts: dict[str, int] = {}
+        self.state = AssemblerState()
         self.traces = traces if traces is not None else States(TraceState, max_held + 1, keep=is_waiting)
+        self._answers = answers if answers is not None else States(AnswerState, MAX_ANSWERS)
         self._directory = directory if directory is not None else Directory()
         self._lateness_ns = int(lateness_seconds * 1e9)
         self._max_held = max_held
-        self._watermark = 0
-        self._waiting: deque[tuple[str, str]] = deque()
-        self._number = 0
-        self._answers: OrderedDict[str, Answer] = OrderedDict()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was left out, and why."""
+        return self.state.counts
 
     def push(self, reading: Reading) -> Iterator[Event]:
         """Take the next reading; yield the events that are complete now."""
@@ -94,21 +123,21 @@ class Assembler:
             return
         for record in trace.joins.pop(span_id, ()):
             _complete(reading, record)
-        held = Held(reading, self._number)
+        held = Held(reading, self.state.number)
         self._settle_call(trace, held)
         trace.note(reading)
         if held.call or reading.compaction or reading.kind in (*BOUNDARIES, Operation.RETRIEVAL):
             trace.held[span_id] = held
-            self._waiting.append((reading.trace_id, span_id))
-            self._number += 1
-        self._watermark = max(self._watermark, reading.end_ns)
+            self.state.waiting.append((reading.trace_id, span_id))
+            self.state.number += 1
+        self.state.watermark_ns = max(self.state.watermark_ns, reading.end_ns)
         yield from self._release()
         self._forget(trace)
 
     def flush(self) -> Iterator[Event]:
         """The input is over: yield all that is still held."""
-        while self._waiting:
-            yield from self._events(*self._waiting.popleft())
+        while self.state.waiting:
+            yield from self._events(*self.state.waiting.popleft())
         for trace in self.traces.values():
             self._count("unjoined_records", sum(map(len, trace.joins.values())))
             trace.joins.clear()
@@ -164,11 +193,10 @@ class Assembler:
             reading.end_ns,
             reading.timeless,
         )
-        known = self._answers.get(reading.response_id)
+        state = self._answers.get(reading.response_id)
+        known = state.answer
         if known is None or not known.is_same(answer):
-            self._answers[reading.response_id] = answer
-            if len(self._answers) > _MAX_ANSWERS:
-                self._answers.popitem(last=False)
+            state.answer = answer
             return False
         self._count("duplicate_calls")
         elsewhere = self.traces.peek(known.trace_id)
@@ -200,21 +228,21 @@ class Assembler:
     # --- waiting for ancestors ---------------------------------------------------------------------------------------
 
     def _release(self) -> Iterator[Event]:
-        while self._waiting:
-            trace_id, span_id = self._waiting[0]
+        while self.state.waiting:
+            trace_id, span_id = self.state.waiting[0]
             trace = self.traces[trace_id]
             held = trace.held[span_id]
             # A roll-up waits in any case: a call below it may come late, and then it does not count.
             waits = held.rollup or not ancestry_known(trace, held.reading)
-            if waits and held.reading.end_ns + self._lateness_ns > self._watermark:
-                if len(self._waiting) <= self._max_held:
+            if waits and held.reading.end_ns + self._lateness_ns > self.state.watermark_ns:
+                if len(self.state.waiting) <= self._max_held:
                     return
                 self._count("hurried")
-            yield from self._events(*self._waiting.popleft())
+            yield from self._events(*self.state.waiting.popleft())
 
     def _forget(self, trace: TraceState) -> None:
         """Forget ended spans that no walk can start from (what waits is not older than the lateness), and idle traces."""
-        horizon = self._watermark - 2 * self._lateness_ns
+        horizon = self.state.watermark_ns - 2 * self._lateness_ns
         _prune(trace, horizon)
         for _ in range(2):  # faster than traces can come
             oldest = self.traces.oldest()
@@ -274,7 +302,7 @@ class Assembler:
 _MAX_JOINS = 1_000
 """Log records of one trace that wait for their spans."""
 
-_MAX_ANSWERS = 50_000
+MAX_ANSWERS = 50_000
 """At some 300 bytes each, 15 MB. A second report of an answer comes soon or never."""
 
 

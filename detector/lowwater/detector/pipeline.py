@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from lowwater.collectors.reading import Reading
 from lowwater.detector.ancestry import TraceState
-from lowwater.detector.assembly import Assembler, is_waiting
-from lowwater.detector.composer import Composer, ContextState, RoleState, role_key
+from lowwater.detector.assembly import MAX_ANSWERS, AnswerState, Assembler, is_waiting
+from lowwater.detector.composer import Composer, ContextState, role_key
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.directory import Directory
 from lowwater.detector.events import AgentRun, CompactionMark, Event, Turn
@@ -25,13 +25,13 @@ from lowwater.detector.findings import Finding
 from lowwater.detector.keyed import Backing, States
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.compaction import CompactionOperator, CompactionState
-from lowwater.detector.operators.fanout import FanoutOperator, FanoutState, PoolReport
-from lowwater.detector.operators.rejections import RejectionOperator, RejectionState
+from lowwater.detector.operators.fanout import FanoutOperator, PoolReport
+from lowwater.detector.operators.rejections import RejectionOperator
 from lowwater.detector.operators.repetition import RepetitionOperator, RepetitionState
 from lowwater.detector.operators.starvation import StarvationOperator, StarvationState
-from lowwater.detector.tracks import ScopeState, Tracker
+from lowwater.detector.tracks import Tracker
 
-__all__ = ["Backings", "Output", "Pipeline", "TurnState"]
+__all__ = ["Output", "Pipeline", "TurnState"]
 
 Output = LedgerEntry | Finding | PoolReport | CompactionMark
 
@@ -39,13 +39,6 @@ S = TypeVar("S")
 
 _MAX_HELD = 20_000
 """Readings that may wait for their ancestors at once."""
-
-
-class Backings(Protocol):
-    """Gives the backing of each operator's states; see `States`."""
-
-    def __call__(self, space: str, kind: type[S]) -> Backing[S] | None:
-        """The backing of the states of a kind."""
 
 
 @dataclass(slots=True)
@@ -70,7 +63,7 @@ class Pipeline:
         config: thresholds and declared values.
         directory: names known from elsewhere; see `Directory`.
         max_contexts: contexts whose state is kept in memory; the longest idle one leaves beyond it.
-        backings: where states go that leave memory; they are forgotten without.
+        backings: gives, for a kind of state, where those go that leave memory; without it they are forgotten.
 
     Attributes:
         spaces: all states, by the name of their kind.
@@ -82,7 +75,7 @@ class Pipeline:
         *,
         directory: Directory | None = None,
         max_contexts: int = 20_000,
-        backings: Backings | None = None,
+        backings: Callable[[str], Backing[Any]] | None = None,
     ) -> None:
         self.config = config or DetectorConfig()
         tracker, composer = Tracker(), Composer(self.config)
@@ -93,37 +86,25 @@ class Pipeline:
         self._rejections = RejectionOperator(self.config)
         self._fanout = FanoutOperator()
 
-        def states(
-            space: str, kind: type[S], make: Callable[[], S], limit: int, keep: Callable[[S], bool] | None = None
-        ) -> States[S]:
-            backing = backings(space, kind) if backings is not None else None
-            return States(make, limit, keep=keep, backing=backing)
+        self.spaces: dict[str, States[Any]] = {}
 
-        traces = states("trace", TraceState, TraceState, max(max_contexts, _MAX_HELD + 1), is_waiting)
+        def states(space: str, make: Callable[[], S], limit: int, keep: Callable[[S], bool] | None = None) -> States[S]:
+            made = States(make, limit, keep=keep, backing=backings(space) if backings is not None else None)
+            self.spaces[space] = made
+            return made
+
         self.assembler = Assembler(
-            lateness_seconds=self.config.lateness_seconds, max_held=_MAX_HELD, directory=directory, traces=traces
+            lateness_seconds=self.config.lateness_seconds,
+            max_held=_MAX_HELD,
+            directory=directory,
+            traces=states("trace", TraceState, max(max_contexts, _MAX_HELD + 1), is_waiting),
+            answers=states("answer", AnswerState, MAX_ANSWERS),
         )
-        self._scopes = states("scope", ScopeState, tracker.initial, max_contexts)
-        self._pools = states("pool", FanoutState, self._fanout.initial, max_contexts)
-        self._contexts = states("context", TurnState, TurnState, max_contexts, TurnState.is_alarming)
-        self._roles = states("role", RoleState, composer.initial_role, max_contexts)
-        self._rejected = states("rejection", RejectionState, self._rejections.initial, max_contexts)
-        self.spaces: dict[
-            str,
-            States[TraceState]
-            | States[ScopeState]
-            | States[FanoutState]
-            | States[TurnState]
-            | States[RoleState]
-            | States[RejectionState],
-        ] = {
-            "trace": traces,
-            "scope": self._scopes,
-            "pool": self._pools,
-            "context": self._contexts,
-            "role": self._roles,
-            "rejection": self._rejected,
-        }
+        self._scopes = states("scope", tracker.initial, max_contexts)
+        self._pools = states("pool", self._fanout.initial, max_contexts)
+        self._contexts = states("context", TurnState, max_contexts, TurnState.is_alarming)
+        self._roles = states("role", composer.initial_role, max_contexts)
+        self._rejected = states("rejection", self._rejections.initial, max_contexts)
 
     def run(self, readings: Iterable[Reading]) -> Iterator[Output]:
         """Process all readings and what was still held at the end."""
