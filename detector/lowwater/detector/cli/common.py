@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from lowwater.detector.config import DetectorConfig, load_config
 from lowwater.detector.errors import InputError
@@ -30,6 +30,7 @@ __all__ = [
     "progress",
     "report_problems",
     "short_id",
+    "steps",
     "tokens",
     "when",
     "width",
@@ -68,6 +69,18 @@ def progress(options: argparse.Namespace) -> Iterator[Callable[[str, int], None]
             bar.update(task, completed=done)
 
         yield update
+
+
+@contextlib.contextmanager
+def steps(options: argparse.Namespace, description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """As `progress`, over a known number of steps."""
+    if options.no_progress or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 class Terminal(Console):

@@ -15,7 +15,7 @@ from lowwater.detector.backtest import DEFAULT_SHORT_TURNS, Backtest
 from lowwater.detector.cli.arguments import Commands, add_command, add_input
 from lowwater.detector.cli.backtest import backtest_document, render_backtest
 from lowwater.detector.cli.codes import EXIT_FINDINGS, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
-from lowwater.detector.cli.common import check_outputs, configuration, open_output, progress, report_problems
+from lowwater.detector.cli.common import check_outputs, configuration, open_output, progress, report_problems, steps
 from lowwater.detector.cli.render import render
 from lowwater.detector.findings import Finding, Severity
 from lowwater.detector.ledger import LedgerEntry
@@ -74,24 +74,25 @@ def _run(options: argparse.Namespace) -> int:
         sweep = None
         if options.sweep:
             sweep = stack.enter_context(Sweep(config, parse_sweep(options.sweep), options.short_lived))
-        on_progress = stack.enter_context(progress(options))
         findings = stack.enter_context(open_output(options.findings))
         ledger = stack.enter_context(open_output(options.ledger))
-        for output in replay.run(
-            options.files,
-            format_name=options.format,
-            on_progress=on_progress,
-            through=None if sweep is None else sweep.keep,
-        ):
-            summary.add(output)
-            if backtest is not None:
-                backtest.add(output)
-            if ledger is not None and isinstance(output, LedgerEntry):
-                ledger.write(_line(output.to_json()))
-            elif findings is not None and isinstance(output, Finding):
-                findings.write(_line(output.to_json()))
+        with progress(options) as on_progress:
+            for output in replay.run(
+                options.files,
+                format_name=options.format,
+                on_progress=on_progress,
+                through=None if sweep is None else sweep.keep,
+            ):
+                summary.add(output)
+                if backtest is not None:
+                    backtest.add(output)
+                if ledger is not None and isinstance(output, LedgerEntry):
+                    ledger.write(_line(output.to_json()))
+                elif findings is not None and isinstance(output, Finding):
+                    findings.write(_line(output.to_json()))
         if sweep is not None and backtest is not None:
-            rows = sweep.rows(backtest, replay.directory, on_progress=lambda done: on_progress("settings", done))
+            with steps(options, "settings", len(sweep.settings)) as on_step:
+                rows = sweep.rows(backtest, replay.directory, on_progress=on_step)
     seconds = time.perf_counter() - started
     if options.json and backtest is not None:
         sys.stdout.write(_line(backtest_document(replay, backtest, rows)))
