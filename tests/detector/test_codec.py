@@ -16,7 +16,8 @@ import pytest
 
 from lowwater.collectors.consumers import Provenance
 from lowwater.collectors.content import Content
-from lowwater.detector.codec import Codec, StateError
+from lowwater.detector.codec import Codec
+from lowwater.detector.errors import StateError
 from lowwater.detector.events import Anchor
 from lowwater.detector.findings import Advice, Kind, Severity
 from lowwater.detector.operators.base import Episode

@@ -65,12 +65,14 @@ class AssemblerState:
 
     Attributes:
         watermark_ns: the latest end seen.
+        deadline_ns: readings that ended by then do not wait any longer.
         waiting: trace and span id of the readings that wait, in order.
         number: of the next one.
         counts: see `Assembler`.
     """
 
     watermark_ns: int = 0
+    deadline_ns: int = 0
     waiting: deque[tuple[str, str]] = field(default_factory=deque)
     number: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -133,6 +135,11 @@ class Assembler:
         self.state.watermark_ns = max(self.state.watermark_ns, reading.end_ns)
         yield from self._release()
         self._forget(trace)
+
+    def hurry(self, end_ns: int) -> Iterator[Event]:
+        """Readings that ended by then have waited long enough, by a clock that is not the spans'."""
+        self.state.deadline_ns = max(self.state.deadline_ns, end_ns)
+        yield from self._release()
 
     def flush(self) -> Iterator[Event]:
         """The input is over: yield all that is still held."""
@@ -230,11 +237,12 @@ class Assembler:
     def _release(self) -> Iterator[Event]:
         while self.state.waiting:
             trace_id, span_id = self.state.waiting[0]
-            trace = self.traces[trace_id]
+            trace = self.traces.get(trace_id)
             held = trace.held[span_id]
             # A roll-up waits in any case: a call below it may come late, and then it does not count.
             waits = held.rollup or not ancestry_known(trace, held.reading)
-            if waits and held.reading.end_ns + self._lateness_ns > self.state.watermark_ns:
+            end_ns = held.reading.end_ns
+            if waits and end_ns > max(self.state.deadline_ns, self.state.watermark_ns - self._lateness_ns):
                 if len(self.state.waiting) <= self._max_held:
                     return
                 self._count("hurried")

@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lowwater.detector.errors import LowwaterError
+from lowwater.detector.errors import StateError
 
-__all__ = ["Codec", "StateError"]
+__all__ = ["Codec"]
 
 _OURS = ("lowwater.collectors.", "lowwater.detector.")
 _RIVERS = "river."
@@ -40,10 +40,6 @@ _PLAIN = {
     ("builtins", "object"),
 }
 """What plain containers are pickled as."""
-
-
-class StateError(LowwaterError):
-    """A stored state cannot be read: damaged, or written by a later version."""
 
 
 class Codec:

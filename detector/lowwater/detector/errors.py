@@ -5,6 +5,7 @@
     LowwaterError
     ├── InputError                      something to read is missing, unreadable or of no known format
     ├── ConfigError                     configuration refused, by key
+    ├── StateError                      stored state is damaged, or of a later version
     └── BudgetError                     a decision rule refuses; raised by the gates of an orchestrator
         ├── WorkingMemoryStarvationError    the working set cannot be held
         ├── BudgetStarvationError           a fan-out or a redistribution does not fit its pool
@@ -26,12 +27,17 @@ __all__ = [
     "DebtClassificationError",
     "InputError",
     "LowwaterError",
+    "StateError",
     "WorkingMemoryStarvationError",
 ]
 
 
 class InputError(LowwaterError):
     """An input cannot be read: the message names the file, the place and the remedy."""
+
+
+class StateError(LowwaterError):
+    """A stored state cannot be read: damaged, or written by a later version."""
 
 
 class ConfigError(LowwaterError):

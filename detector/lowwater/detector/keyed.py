@@ -61,17 +61,6 @@ class States(Generic[S]):
     def __len__(self) -> int:
         return len(self._states)
 
-    def __contains__(self, key: str) -> bool:
-        return self.peek(key) is not None
-
-    def __getitem__(self, key: str) -> S:
-        """The state of a key that is in memory.
-
-        Raises:
-            KeyError: it is not.
-        """
-        return self._states[key]
-
     def get(self, key: str) -> S:
         """The state of a key, to be changed by the caller."""
         state = self._states.get(key)
@@ -87,12 +76,21 @@ class States(Generic[S]):
         self.changed.add(key)
         return state
 
+    def in_memory(self, key: str) -> S | None:
+        """The state of a key, None if it is not in memory (or was discarded)."""
+        return self._states.get(key)
+
     def peek(self, key: str) -> S | None:
         """The state of a key, to be read only; None if it was never seen."""
         state = self._states.get(key)
         if state is None and self._backing is not None:
             state = self._backing.load(key)
         return state
+
+    def drop(self, key: str) -> None:
+        """Forget a key in memory only, and what changed of it."""
+        self._states.pop(key, None)
+        self.changed.discard(key)
 
     def discard(self, key: str) -> None:
         """Forget a key for good."""

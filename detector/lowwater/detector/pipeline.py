@@ -24,6 +24,7 @@ from lowwater.detector.events import AgentRun, CompactionMark, Event, Turn
 from lowwater.detector.findings import Finding
 from lowwater.detector.keyed import Backing, States
 from lowwater.detector.ledger import LedgerEntry
+from lowwater.detector.operators.base import Episode
 from lowwater.detector.operators.compaction import CompactionOperator, CompactionState
 from lowwater.detector.operators.fanout import FanoutOperator, PoolReport
 from lowwater.detector.operators.rejections import RejectionOperator
@@ -50,10 +51,14 @@ class TurnState:
     compaction: CompactionState = field(default_factory=CompactionState)
     repetition: RepetitionState | None = None
 
+    def episodes(self) -> tuple[Episode, ...]:
+        """Episodes of the context."""
+        own = (self.starvation.episode, self.compaction.debt, self.compaction.deadlock, self.compaction.stalled)
+        return own if self.repetition is None else (*own, self.repetition.episode)
+
     def is_alarming(self) -> bool:
         """Whether a finding of the context fires: such a context is forgotten last."""
-        own = (self.starvation.episode, self.compaction.debt, self.compaction.deadlock, self.compaction.stalled)
-        return any(episode.firing is not None for episode in own)
+        return any(episode.firing is not None for episode in self.episodes())
 
 
 class Pipeline:
@@ -118,10 +123,29 @@ class Pipeline:
         for event in self.assembler.push(reading):
             yield from self._event(event)
 
+    def hurry(self, end_ns: int) -> Iterator[Output]:
+        """Process readings that ended by then, although their ancestors have not come."""
+        for event in self.assembler.hurry(end_ns):
+            yield from self._event(event)
+
     def finish(self) -> Iterator[Output]:
         """The input is over."""
         for event in self.assembler.flush():
             yield from self._event(event)
+
+    def firing(self, entry: LedgerEntry) -> list[Finding]:
+        """What fires where a turn just was: in its context, its pools and its role."""
+        context, pool = self._contexts.in_memory(entry.context), self._pools.in_memory(entry.trace_id)
+        role = self._rejected.in_memory(_role(entry.service, entry.agent))
+        episodes: list[Episode] = []
+        if context is not None:
+            episodes += context.episodes()
+        if pool is not None:
+            episodes += pool.episodes.values()
+        if role is not None:
+            caller = role.callers.get(entry.context)
+            episodes += [role.share, role.amplification, role.synchrony, *(caller.episodes.values() if caller else ())]
+        return [episode.firing for episode in episodes if episode.firing is not None]
 
     def _event(self, event: Event) -> Iterator[Output]:
         scope = event.origin.scope
@@ -131,7 +155,9 @@ class Pipeline:
             elif isinstance(placed, AgentRun):
                 yield from self._fanout.step(self._pools.get(placed.origin.trace_id), placed)
             elif isinstance(placed, CompactionMark):
-                self._rejections.note_compaction(self._rejected.get(_role_of_mark(placed)), placed)
+                self._rejections.note_compaction(
+                    self._rejected.get(_role(placed.origin.service, placed.origin.anchor.name)), placed
+                )
                 yield placed
 
     def _turn(self, turn: Turn) -> Iterator[Output]:
@@ -146,17 +172,12 @@ class Pipeline:
         findings += self._starvation.step(state.starvation, role_state, seen)
         yield seen.entry
         yield from findings
-        rejected = self._rejected.get(_role_of_turn(turn))
+        rejected = self._rejected.get(_role(seen.entry.service, seen.entry.agent))
         tick = self._rejections.tick_seconds(rejected, seen)
         yield from self._compaction.step(state.compaction, seen)
         yield from self._rejections.step(rejected, seen, state.compaction.record, tick)
         yield from self._fanout.step(self._pools.get(turn.call.origin.trace_id), seen)
 
 
-def _role_of_turn(turn: Turn) -> str:
-    origin = turn.call.origin
-    return f"{origin.service or ''}/{origin.anchor.name or ''}"
-
-
-def _role_of_mark(mark: CompactionMark) -> str:
-    return f"{mark.origin.service or ''}/{mark.origin.anchor.name or ''}"
+def _role(service: str | None, agent: str | None) -> str:
+    return f"{service or ''}/{agent or ''}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowwater.detector.events import CompactionMark
-from lowwater.detector.findings import Finding, Severity, State
+from lowwater.detector.findings import Finding, Kind, Severity, State
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.pipeline import Output
@@ -50,6 +50,9 @@ class ContextSummary:
     tightest: LedgerEntry | None = None
     compactions: list[CompactionSeen] = field(default_factory=list)
     regimes: dict[str, int] = field(default_factory=dict)
+    first_ns: int | None = None
+    last_ns: int | None = None
+    last_turn: int = 0
     head: list[LedgerEntry] = field(default_factory=list)
     tail: list[LedgerEntry] = field(default_factory=list)
     announced: CompactionMark | None = None
@@ -61,6 +64,10 @@ class ContextSummary:
         else:
             self.calls += 1
         self.agent = self.agent or entry.agent
+        self.last_turn = entry.turn
+        if entry.time_ns is not None:
+            self.first_ns = entry.time_ns if self.first_ns is None else self.first_ns
+            self.last_ns = entry.time_ns
         self.regimes[entry.regime] = self.regimes.get(entry.regime, 0) + 1
         if entry.history == "rewritten":
             self.rewrites += 1
@@ -93,6 +100,13 @@ class ContextSummary:
             self.tail.append(entry)
             del self.tail[:-half]
 
+    @property
+    def peak_tokens(self) -> int | None:
+        """The largest prompt: of a call, or announced by a compaction, which may come before its call is answered."""
+        said = [item.announced_before_tokens for item in self.all_compactions()]
+        known = [value for value in (*said, self.peak and self.peak.input_tokens) if value is not None]
+        return max(known, default=None)
+
     def all_compactions(self) -> list[CompactionSeen]:
         """The compactions, with one that was announced after the last call."""
         if self.announced is None:
@@ -117,6 +131,7 @@ class ContextSummary:
             "unknown_calls": self.unknown_calls,
             "rollups": self.rollups,
             "peak_input_tokens": None if self.peak is None else self.peak.input_tokens,
+            "peak_tokens": self.peak_tokens,
             "last_input_tokens": self.last_input_tokens,
             "least_residual_tokens": None if self.tightest is None else self.tightest.residual_tokens,
             "rewrites": self.rewrites,
@@ -127,11 +142,35 @@ class ContextSummary:
 
 @dataclass(slots=True)
 class Episode:
-    """A finding from its first to its last line."""
+    """A finding from its first to its last line.
+
+    Attributes:
+        hardest: of a context's finding, the call after the firing one at which the numbers were worst: the least residual
+            of a starved turn, or the largest prompt above the mark; None where there was no such call.
+        latest: the last of these calls.
+    """
 
     first: Finding
     worst: Finding
     last: Finding
+    hardest: LedgerEntry | None = None
+    latest: LedgerEntry | None = None
+
+    def see(self, entry: LedgerEntry) -> None:
+        """Take the next call of the context while the finding fires."""
+        if self.first.kind is Kind.SILENT_STARVATION:
+            if entry.regime != "silent_starvation":
+                return
+            best = self.hardest.residual_tokens if self.hardest is not None else None
+            harder = best is None or (entry.residual_tokens is not None and entry.residual_tokens < best)
+        else:
+            if entry.input_tokens is None or entry.compacted:
+                return
+            most = self.hardest.input_tokens if self.hardest is not None else None
+            harder = most is None or entry.input_tokens > most
+        self.latest = entry
+        if harder:
+            self.hardest = entry
 
     @property
     def resolved(self) -> bool:
@@ -152,6 +191,8 @@ class Summary:
     """Answered calls of which the input or the window is unknown: silence says nothing of them."""
     input_rules: dict[str, int] = field(default_factory=dict)
     dropped_contexts: int = 0
+    _open: dict[str, list[Episode]] = field(default_factory=dict)
+    """Episodes that fire, by context."""
 
     def add(self, output: Output) -> None:
         """Take the next output."""
@@ -164,25 +205,33 @@ class Summary:
                     output.context, output.service, output.agent, output.model, output.conversation
                 )
             context.add(output)
+            for episode in self._open.get(output.context, ()):
+                episode.see(output)
             self.calls += not output.rollup
             self.rollups += output.rollup
             known = output.input_tokens is not None and output.ceiling_tokens is not None
             self.unjudged += not (known or output.rollup or output.failed)
             self.input_rules[output.input_rule] = self.input_rules.get(output.input_rule, 0) + 1
         elif isinstance(output, Finding):
-            episode = self.episodes.get(output.id)
-            if episode is None:
-                self.episodes[output.id] = Episode(output, output, output)
-            else:
-                episode.last = output
-                if output.severity > episode.worst.severity:
-                    episode.worst = output
+            self._line(output)
         elif isinstance(output, CompactionMark):
             marked = self.contexts.get(output.context or "")
             if marked is not None and output.compaction.outcome == "success":
                 marked.announced = output
         else:
             self.pools[(output.trace_id, output.pool, output.run)] = output
+
+    def _line(self, finding: Finding) -> None:
+        episode = self.episodes.get(finding.id)
+        if episode is None:
+            episode = self.episodes[finding.id] = Episode(finding, finding, finding)
+            if finding.context:
+                self._open.setdefault(finding.context, []).append(episode)
+        episode.last = finding
+        if finding.severity > episode.worst.severity:
+            episode.worst = finding
+        if episode.resolved and finding.context:
+            self._open[finding.context] = [item for item in self._open[finding.context] if item is not episode]
 
     def _drop_small(self) -> None:
         """Forget the contexts of least interest, so that a file of a million conversations can be shown at all."""

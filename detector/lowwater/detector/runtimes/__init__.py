@@ -1,0 +1,1 @@
+"""What owns time, keys and storage while the pipeline decides: the embedded runtime of ``lowwater serve``."""
