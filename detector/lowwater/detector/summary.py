@@ -104,8 +104,9 @@ class ContextSummary:
     def peak_tokens(self) -> int | None:
         """The largest prompt: of a call, or announced by a compaction, which may come before its call is answered."""
         said = [item.announced_before_tokens for item in self.all_compactions()]
-        known = [value for value in (*said, self.peak and self.peak.input_tokens) if value is not None]
-        return max(known, default=None)
+        if self.peak is not None:
+            said.append(self.peak.input_tokens)
+        return max((value for value in said if value is not None), default=None)
 
     def all_compactions(self) -> list[CompactionSeen]:
         """The compactions, with one that was announced after the last call."""
