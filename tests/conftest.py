@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 __all__ = ["Corpus"]
+
+# How fast examples are made says how busy the machine is, and nothing of lowwater.
+settings.register_profile("lowwater", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lowwater")
 
 
 class Corpus:
