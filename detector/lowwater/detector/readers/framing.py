@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from lowwater.detector.readers.values import MAX_VALUE_BYTES
 
-__all__ = ["Framing", "framing_of", "messages", "salvage"]
+__all__ = ["Framing", "count_nested", "framing_of", "messages", "salvage"]
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GROUP_TAG = 0x0A
@@ -167,6 +167,25 @@ def salvage(data: bytes, depth: int = 2) -> bytes:
             return data[:tag_end] + _encoded(len(kept)) + kept
         place = end
     return data
+
+
+def count_nested(data: bytes, path: tuple[int, ...], limit: int, place: int = 0, end: int | None = None) -> int:
+    """How many messages there are at a path of field numbers, by their lengths alone; counting stops beyond the limit.
+
+    What is malformed ends the count of the message that holds it: refusing it is the parser's part.
+    """
+    end = len(data) if end is None else end
+    tag = path[0] << 3 | _LENGTH_DELIMITED
+    count = 0
+    while place < end and count <= limit:
+        field = _field(data, place)
+        if field is None or field[2] > end:
+            break
+        if data[place] == tag:
+            inner = len(path) > 1
+            count += count_nested(data, path[1:], limit - count, field[1], field[2]) if inner else 1
+        place = field[2]
+    return count
 
 
 def _field(data: bytes, place: int) -> tuple[int, int, int] | None:

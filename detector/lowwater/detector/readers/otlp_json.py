@@ -232,7 +232,11 @@ def _origins(
 
 
 def request_items(
-    request: Mapping[str, Any], note: Callable[[str], None], ordinal: int = 0
+    request: Mapping[str, Any],
+    note: Callable[[str], None],
+    ordinal: int = 0,
+    *,
+    refuse: Callable[[str], None] | None = None,
 ) -> Iterator[SpanRecord | LogRecord]:
     """Yield the spans and log records of one export request.
 
@@ -240,14 +244,25 @@ def request_items(
         request: the parsed request; its metrics are not read.
         note: called with the reason for every part that cannot be read.
         ordinal: position of the request in its source, for spans without ids.
+        refuse: called for a span whose ids are missing or of no known form, which is then left out. Without it, one
+            without ids gets ids of its content and place, and other ids are kept.
     """
     for origin, scoped in _origins(_first(request, _RESOURCE_SPANS), _SCOPE_SPANS, note):
         for index, span in enumerate(_dicts(scoped.get("spans"), note, "the list of spans")):
-            yield _span(span, origin, ordinal + index)
+            if refuse is not None and not _has_ids(span):
+                refuse("spans without a valid trace id and span id")
+            else:
+                yield _span(span, origin, ordinal + index)
     for origin, scoped in _origins(_first(request, _RESOURCE_LOGS), _SCOPE_LOGS, note):
         records = _first(scoped, ("logRecords", "log_records", "logs"))
         for record in _dicts(records, note, "the list of log records"):
             yield _log(record, origin)
+
+
+def _has_ids(span: Mapping[str, Any]) -> bool:
+    ids = ((("traceId", "trace_id"), 32), (("spanId", "span_id"), 16))
+    found = ((identifier(_first(span, names)), digits) for names, digits in ids)
+    return all(len(text) == digits and _HEX.issuperset(text) for text, digits in found)
 
 
 def _span(span: dict[str, Any], origin: _Origin, ordinal: int) -> SpanRecord:

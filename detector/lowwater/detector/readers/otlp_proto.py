@@ -24,7 +24,7 @@ from lowwater.detector.readers.otlp_json import MAX_DEPTH, request_items, synthe
 from lowwater.detector.readers.values import MAX_VALUE_BYTES, parse_json
 from lowwater.detector.readers.values import salvage as salvage_json
 
-__all__ = ["FORMAT", "decode_request"]
+__all__ = ["FORMAT", "decode_request", "record_items", "span_items"]
 
 Note = Callable[[str], None]
 
@@ -42,10 +42,10 @@ def decode_request(data: bytes) -> Iterator[SpanRecord | LogRecord] | None:
     """
     traces = _parsed(ExportTraceServiceRequest(), data)
     if traces is not None and _has_spans(traces):
-        return _spans(traces)
+        return span_items(traces)
     logs = _parsed(ExportLogsServiceRequest(), data)
     if logs is not None and _has_records(logs):
-        return _records(logs)
+        return record_items(logs)
     empty = traces is not None and not any(
         scope.spans for group in traces.resource_spans for scope in group.scope_spans
     )
@@ -67,6 +67,11 @@ def _has_spans(request: Any) -> bool:
         for scoped in group.scope_spans
         for span in scoped.spans[:1]
     )
+
+
+def _has_ids(span: Any) -> bool:
+    trace_id, span_id = span.trace_id, span.span_id
+    return len(trace_id) == _TRACE_ID_BYTES and len(span_id) == _SPAN_ID_BYTES and any(trace_id) and any(span_id)
 
 
 def _has_records(request: Any) -> bool:
@@ -98,7 +103,13 @@ def _any_value(value: Any, depth: int) -> Any:
     return getattr(value, kind)
 
 
-def _spans(request: Any) -> Iterator[SpanRecord]:
+def span_items(request: Any, refuse: Note | None = None) -> Iterator[SpanRecord]:
+    """The spans of a parsed trace request.
+
+    Args:
+        refuse: called for a span whose ids are missing or of the wrong length, which is then left out. Without it, one
+            without ids gets ids of its content and place, and other ids are kept.
+    """
     ordinal = 0
     for group in request.resource_spans:
         resource = _attributes(group.resource.attributes)
@@ -106,6 +117,9 @@ def _spans(request: Any) -> Iterator[SpanRecord]:
             name, version = scoped.scope.name, scoped.scope.version
             for span in scoped.spans:
                 ordinal += 1
+                if refuse is not None and not _has_ids(span):
+                    refuse("spans without a valid trace id and span id")
+                    continue
                 parent = span.parent_span_id
                 yield SpanRecord(
                     trace_id=span.trace_id.hex() or synthetic_id(span.SerializeToString().hex(), ordinal, 32),
@@ -124,7 +138,8 @@ def _spans(request: Any) -> Iterator[SpanRecord]:
                 )
 
 
-def _records(request: Any) -> Iterator[LogRecord]:
+def record_items(request: Any) -> Iterator[LogRecord]:
+    """The records of a parsed log request."""
     for group in request.resource_logs:
         resource = _attributes(group.resource.attributes)
         for scoped in group.scope_logs:

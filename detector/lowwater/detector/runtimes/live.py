@@ -13,6 +13,8 @@ provisional; the pipeline confirms it under the same id, or it is withdrawn.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +34,8 @@ from lowwater.detector.runtimes.reorder import Reorder
 from lowwater.detector.runtimes.store import Checkpoint, Store
 
 __all__ = ["LiveDetector"]
+
+_log = logging.getLogger(__name__)
 
 Observer = Callable[[Output, bool], None]
 """Called with each output, and whether it is provisional."""
@@ -59,7 +63,9 @@ class LiveDetector:
         config: thresholds and declared values.
         store: where the journal and the states are.
         observe: called with every output of the pipeline and of early looks.
+        told: called with every line of a finding that people are shown.
         max_contexts: contexts in memory; the others are in the store.
+        max_stored: states in the store; beyond it those go that were touched longest ago.
         resolve_idle_seconds: a finding whose context, pool or role had no turn for so long, by time of arrival, is
             resolved: its agent ended or hangs. It fires again when it goes on.
         forget_after_seconds: states that nothing has touched for so long, by time of arrival, are forgotten.
@@ -67,6 +73,7 @@ class LiveDetector:
     Attributes:
         expired: states that were forgotten.
         damaged: states and readings of the store that could not be read.
+        faults: readings whose processing failed by a fault of lowwater.
     """
 
     def __init__(
@@ -75,14 +82,18 @@ class LiveDetector:
         store: Store,
         *,
         observe: Observer | None = None,
+        told: Callable[[dict[str, Any]], None] | None = None,
         max_contexts: int = 20_000,
+        max_stored: int = 2_000_000,
         resolve_idle_seconds: float = 900.0,
         forget_after_seconds: float = 86_400.0,
     ) -> None:
         self.config = config
         self.store = store
         self._observe = observe or (lambda output, provisional: None)
+        self._told = told or (lambda line: None)
         self._max_contexts = max_contexts
+        self._max_stored = max_stored
         self._resolve_idle_seconds = resolve_idle_seconds
         self._forget_after_seconds = forget_after_seconds
         self._pending: dict[tuple[str, str], Any] = {}
@@ -101,6 +112,7 @@ class LiveDetector:
         self._fresh = False
         self.expired = 0
         self.damaged = 0
+        self.faults = 0
 
     def recover(self, now_ns: int) -> int:
         """Take up the readings that were acknowledged and not yet part of a checkpoint; returns how many."""
@@ -149,10 +161,24 @@ class LiveDetector:
         self._take(list(self.pipeline.finish()), now_ns)
 
     def _push(self, number: int, reading: Reading, now_ns: int) -> None:
-        self._take(list(self.pipeline.push(reading)), now_ns)
+        self._take(self._safely(self.pipeline, reading), now_ns)
         self._consumed.append(number)
         if self.pipeline.assembler.state.waiting and (not self._pushed or self._pushed[-1][1] < reading.end_ns):
             self._pushed.append((now_ns, reading.end_ns))
+
+    def _safely(self, pipeline: Pipeline, reading: Reading) -> list[Output]:
+        """What a reading gives. A fault of ours in one must not cost the others, nor come back with every restart."""
+        outputs: list[Output] = []
+        try:
+            outputs.extend(pipeline.push(reading))
+        except Exception as error:
+            self.faults += 1
+            _log.error(
+                "a fault of lowwater, please report it: span %s could not be processed: %s",
+                reading.span_id,
+                "".join(traceback.format_list(traceback.extract_tb(error.__traceback__))) + type(error).__name__,
+            )
+        return outputs
 
     def _take(self, outputs: list[Output], now_ns: int) -> None:
         for output in outputs:
@@ -175,7 +201,7 @@ class LiveDetector:
         if finding.state is State.RESOLVED:
             if known is not None:
                 self._forget_shown(finding.id)
-                self._lines.append(line)
+                self._emit(line)
             return
         if known is not None and finding.id in shown.provisional:
             told = Severity[known["severity"].upper()]
@@ -187,7 +213,11 @@ class LiveDetector:
                 return
         shown.provisional.discard(finding.id)
         shown.firing[finding.id] = line
+        self._emit(line)
+
+    def _emit(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
+        self._told(line)
 
     def _forget_shown(self, name: str) -> None:
         self.shown.firing.pop(name, None)
@@ -217,7 +247,7 @@ class LiveDetector:
                     found.pop(output.id, None)
 
         for reading in self.reorder.waiting():
-            for output in ahead.push(self.store.copied(reading)):
+            for output in self._safely(ahead, self.store.copied(reading)):
                 note(output)
             yield
         for output in ahead.finish():
@@ -233,9 +263,9 @@ class LiveDetector:
                 line = finding.to_json() | {"provisional": True}
                 shown.firing[name] = line
                 shown.provisional.add(name)
-                self._lines.append(line)
+                self._emit(line)
         for name in [name for name in shown.provisional if name not in found]:
-            self._lines.append(shown.firing[name] | {"state": State.RESOLVED.value, "reason": "withdrawn"})
+            self._emit(shown.firing[name] | {"state": State.RESOLVED.value, "reason": "withdrawn"})
             self._forget_shown(name)
 
     def _copies(self, space: str) -> Backing[Any]:
@@ -296,9 +326,9 @@ class LiveDetector:
         now_seconds = now_ns // 1_000_000_000
         idle = now_seconds - self._resolve_idle_seconds
         for name in [name for name, seen in self.shown.seen_seconds.items() if seen < idle]:
-            self._lines.append(self.shown.firing[name] | {"state": State.RESOLVED.value, "reason": "idle"})
+            self._emit(self.shown.firing[name] | {"state": State.RESOLVED.value, "reason": "idle"})
             self._forget_shown(name)
-        gone = self.store.expire(int(now_seconds - self._forget_after_seconds))
+        gone = self.store.expire(int(now_seconds - self._forget_after_seconds), keep=self._max_stored)
         for space, key in gone:
             if key not in self.pipeline.spaces[space].changed:
                 self.pipeline.spaces[space].drop(key)

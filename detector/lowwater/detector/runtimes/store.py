@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lowwater.collectors.reading import Reading
 from lowwater.detector.codec import Codec
 from lowwater.detector.errors import InputError, StateError
 
-__all__ = ["VERSION", "Checkpoint", "Line", "Store"]
+__all__ = ["MAX_OUTBOX", "VERSION", "Checkpoint", "Line", "Store"]
 
 VERSION = 1
 """Of the tables and of what is in them. A file of a later version is refused; earlier ones are read."""
@@ -33,10 +33,13 @@ CREATE TABLE IF NOT EXISTS state (
     space TEXT NOT NULL, key TEXT NOT NULL, seen INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (space, key)
 );
 CREATE INDEX IF NOT EXISTS state_seen ON state (seen);
-CREATE TABLE IF NOT EXISTS outbox (id INTEGER PRIMARY KEY, data TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, data TEXT NOT NULL);
 """
 
 _JOURNAL_PAGES = 1_000
+MAX_OUTBOX = 100_000
+"""Lines kept for sinks that take none: days of findings."""
+
 _BATCH = 500
 """Keys per statement when states are deleted or counted."""
 
@@ -179,12 +182,22 @@ class Store:
             if checkpoint.consumed:
                 self._put_meta("journal_id", str(self._next_id - 1).encode())
 
-    def expire(self, before_seconds: int) -> list[tuple[str, str]]:
-        """Forget states that nothing has touched since a time of arrival, in Unix seconds; returns space and key."""
+    def expire(self, before_seconds: int, *, keep: int | None = None) -> list[tuple[str, str]]:
+        """Forget states that nothing has touched since a time of arrival; returns space and key of each.
+
+        Args:
+            before_seconds: Unix seconds.
+            keep: states kept at most; beyond it, those go that were touched longest ago.
+        """
         gone = self._db.execute("SELECT space, key FROM state WHERE seen < ?", (before_seconds,)).fetchall()
+        if keep is not None:
+            surplus = sum(self.counts().values()) - len(gone) - keep
+            if surplus > 0:
+                query = "SELECT space, key FROM state WHERE seen >= ? ORDER BY seen LIMIT ?"
+                gone += self._db.execute(query, (before_seconds, surplus)).fetchall()
         if gone:
             with self._transaction():
-                self._db.execute("DELETE FROM state WHERE seen < ?", (before_seconds,))
+                self._db.executemany("DELETE FROM state WHERE space = ? AND key = ?", gone)
         return gone
 
     def counts(self) -> dict[str, int]:
@@ -193,15 +206,43 @@ class Store:
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
-    def outbox(self, limit: int = _BATCH) -> list[Line]:
-        """The next lines to deliver, oldest first."""
-        rows = self._db.execute("SELECT id, data FROM outbox ORDER BY id LIMIT ?", (limit,)).fetchall()
-        return [Line(number, json.loads(data)) for number, data in rows]
+    def outbox(self, *, after: int = 0, limit: int = _BATCH) -> list[Line]:
+        """The next lines to deliver, oldest first.
 
-    def delivered(self, lines: Sequence[Line]) -> None:
-        """Lines have reached all sinks."""
+        Args:
+            after: lines with ids up to this one are not wanted.
+        """
+        query = "SELECT id, data FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
+        return [Line(number, json.loads(data)) for number, data in self._db.execute(query, (after, limit)).fetchall()]
+
+    def outbox_size(self) -> int:
+        """Lines that some sink still lacks."""
+        return int(self._db.execute("SELECT count(*) FROM outbox").fetchone()[0])
+
+    def cursor(self, sink: str) -> int:
+        """Id of the last line that a sink has; 0 for one that has none."""
+        return int(self._meta(f"sink:{sink}") or b"0")
+
+    def delivered(self, cursors: Mapping[str, int], *, keep: int = MAX_OUTBOX) -> int:
+        """Remember what each sink has, and forget the lines that all of them have.
+
+        Args:
+            cursors: id of the last line that each sink has. A sink that is no longer used is not in it.
+            keep: lines kept at most for a sink that takes none; the oldest are lost beyond it.
+
+        Returns:
+            How many lines were lost.
+        """
         with self._transaction():
-            self._db.executemany("DELETE FROM outbox WHERE id = ?", [(line.id,) for line in lines])
+            for sink, last in cursors.items():
+                self._put_meta(f"sink:{sink}", str(last).encode())
+            if cursors:
+                self._db.execute("DELETE FROM outbox WHERE id <= ?", (min(cursors.values()),))
+            surplus = self.outbox_size() - keep
+            if surplus > 0:
+                oldest = "SELECT id FROM outbox ORDER BY id LIMIT ?"
+                self._db.execute(f"DELETE FROM outbox WHERE id IN ({oldest})", (surplus,))  # noqa: S608 - no input
+        return max(0, surplus)
 
     # --- meta --------------------------------------------------------------------------------------------------------
 

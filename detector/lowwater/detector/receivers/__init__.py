@@ -1,0 +1,1 @@
+"""Where OTLP comes in: gRPC and HTTP over one intake, to the letter of the OTLP specification."""
