@@ -16,9 +16,10 @@ import pytest
 from lowwater.collectors.dialects import load_dialects
 from lowwater.collectors.dialects.base import Dialect
 from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
-from lowwater.detector.config import DetectorConfig, Override, load_config
+from lowwater.detector.config import DetectorConfig, Override
 from lowwater.detector.findings import Kind
 from lowwater.detector.readers.detect import FORMAT_NAMES
+from lowwater.detector.settings import load_config
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -95,6 +96,8 @@ def test_every_setting_is_documented_and_the_example_is_valid(tmp_path: Path) ->
     for field in dataclasses.fields(DetectorConfig):
         if field.name != "overrides":
             assert f"`{field.name}`" in text or f"\n{field.name} =" in text, field.name
+    for field in dataclasses.fields(ServeConfig):
+        assert f"| `{field.name}` |" in text
     (example,) = fenced(ROOT / "docs/configuration.md", "toml")
     path = tmp_path / "lowwater.toml"
     path.write_text(example)

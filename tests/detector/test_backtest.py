@@ -14,12 +14,13 @@ from tests.detector.scenarios import CHUNKS, RESULTS, turn
 
 from lowwater.collectors.reading import Failure, Reading
 from lowwater.detector.backtest import Backtest
-from lowwater.detector.config import DetectorConfig, numeric_settings, with_setting
+from lowwater.detector.config import DetectorConfig
 from lowwater.detector.directory import Directory
 from lowwater.detector.errors import ConfigError
 from lowwater.detector.findings import Kind
 from lowwater.detector.pipeline import Pipeline
 from lowwater.detector.replay import Replay
+from lowwater.detector.settings import numeric_settings, with_setting
 from lowwater.detector.sorting import storing
 from lowwater.detector.sweep import MAX_SETTINGS, Sweep, SweepRow, grid, parse_sweep, run_setting
 

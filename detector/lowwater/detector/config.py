@@ -1,23 +1,12 @@
-"""Configuration: thresholds, and what operators declare per service, agent and model.
-
-Read from TOML, checked whole: every unknown key is refused by name with the nearest valid one.
-"""
+"""What can be configured: thresholds, what is declared per service, agent and model, and how the detector serves."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import fnmatch
-import math
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from lowwater.detector.errors import ConfigError
-
-__all__ = ["DetectorConfig", "Override", "load_config", "numeric_settings", "with_setting"]
+__all__ = ["DetectorConfig", "Override", "ServeConfig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,110 +113,74 @@ class DetectorConfig:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.retriever_tools)
 
 
-_RATIOS = {"trigger_ratio", "learn_quantile", "debt_share", "page_deficit_ratio"}
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """How ``lowwater serve`` listens, keeps state and tells.
 
+    Addresses are ``host:port``; an empty one listens to nothing.
 
-def load_config(path: Path) -> DetectorConfig:
-    """Read and check a TOML file.
-
-    Raises:
-        ConfigError: the file is missing or no TOML, or a key or value is refused; all refusals are listed.
+    Attributes:
+        grpc: OTLP over gRPC.
+        http: OTLP over HTTP.
+        admin: metrics, health, findings that fire, and what ``doctor --live`` reads.
+        insecure: listen on a routable address without TLS and without a token.
+        token: bearer token that senders and readers must present; health checks need none.
+        tls_cert: file of the certificate chain, for all three addresses.
+        tls_key: file of its private key.
+        tls_client_ca: file of the authorities whose client certificates are accepted; others are then refused.
+        state: file of the state, or ``memory``.
+        sync: wait for the disk before acknowledging, so that a power loss takes nothing, either.
+        max_request_bytes: what a request may be, compressed and inflated.
+        max_inflight_bytes: request bodies in memory at once.
+        max_waiting_readings: spans that may wait in memory before senders are asked to come back.
+        max_contexts: contexts in memory; the others are in the state file.
+        max_stored_states: states in the file.
+        max_series: series of metrics; what is beyond folds into ``other``.
+        checkpoint_seconds: how often changed states are written.
+        look_seconds: how often findings are looked for among spans that still wait for earlier ones.
+        resolve_idle_seconds: a finding whose agent has been silent for so long is resolved.
+        forget_after_seconds: states that nothing has touched for so long are forgotten.
+        drain_seconds: how long a stop may take to deliver what is on its way.
+        findings: file of findings as JSON lines, ``-`` for standard output.
+        otlp_endpoint: where findings and metrics are exported to.
+        otlp_protocol: ``grpc`` or ``http/protobuf``. Headers come from OTEL_EXPORTER_OTLP_HEADERS.
+        otlp_logs: export findings as log records.
+        otlp_metrics: export metrics.
+        otlp_metrics_seconds: how often.
+        webhook_url: where findings are posted to.
+        webhook_min_severity: ``info``, ``ticket`` or ``page``.
+        webhook_secret: key of the signature of posts.
+        webhook_token: bearer token of posts.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror}. Give an existing file with --config."
-        raise ConfigError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path}: not TOML: {error}"
-        raise ConfigError(msg) from error
-    problems: list[str] = []
-    values = _section(DetectorConfig, data.get("detector", {}), "detector", problems)
-    overrides = data.get("override", [])
-    if not isinstance(overrides, list):
-        problems.append("override: write it as [[override]], once per rule")
-        overrides = []
-    rules = [
-        Override(**_section(Override, item, f"override[{index}]", problems)) for index, item in enumerate(overrides, 1)
-    ]
-    problems += [
-        f"{key}: unknown section{_nearest(key, ('detector', 'override'))}"
-        for key in data
-        if key not in ("detector", "override")
-    ]
-    if problems:
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-    return DetectorConfig(**values, overrides=tuple(rules))
 
-
-def numeric_settings() -> tuple[str, ...]:
-    """Names that `with_setting` takes: the numbers of `DetectorConfig`, then those of `Override` alone.
-
-    >>> "fire_after_turns" in numeric_settings(), "requirement_tokens" in numeric_settings()
-    (True, True)
-    """
-    items = (*dataclasses.fields(DetectorConfig), *dataclasses.fields(Override))
-    return tuple(dict.fromkeys(item.name for item in items if str(item.type).startswith(("int", "float"))))
-
-
-def with_setting(config: DetectorConfig, key: str, value: float) -> DetectorConfig:
-    """The configuration with one number changed.
-
-    Args:
-        key: one of `numeric_settings`. What only an `Override` has is declared for all contexts, before other overrides.
-        value: checked as in a file.
-
-    Raises:
-        ConfigError: no number is called so, or the value is refused.
-    """
-    if key not in numeric_settings():
-        msg = f"{key}: no such number to set{_nearest(key, numeric_settings())}"
-        raise ConfigError(msg)
-    whole = isinstance(value, float) and value.is_integer()
-    own = {item.name: str(item.type) for item in dataclasses.fields(DetectorConfig)}
-    kinds = own if key in own else {item.name: str(item.type) for item in dataclasses.fields(Override)}
-    checked, why = _check(key, int(value) if whole else value, kinds[key])
-    if why:
-        msg = f"{key}: {why}, not {value!r}"
-        raise ConfigError(msg)
-    if key in own:
-        return dataclasses.replace(config, **{key: checked})
-    return dataclasses.replace(config, overrides=(Override(**{key: checked}), *config.overrides))
-
-
-def _section(cls: type, data: Any, where: str, problems: list[str]) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        problems.append(f"{where}: must be a table")
-        return {}
-    fields = {item.name: item for item in dataclasses.fields(cls) if item.name != "overrides"}
-    values: dict[str, Any] = {}
-    for key, value in data.items():
-        if key not in fields:
-            problems.append(f"{where}.{key}: unknown key{_nearest(key, tuple(fields))}")
-            continue
-        checked, why = _check(key, value, str(fields[key].type))
-        if why:
-            problems.append(f"{where}.{key}: {why}, not {value!r}")
-        else:
-            values[key] = checked
-    return values
-
-
-def _check(key: str, value: Any, kind: str) -> tuple[Any, str | None]:
-    if kind.startswith("tuple"):
-        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        return (tuple(value), None) if good else (None, "must be a list of strings")
-    if kind.startswith("str"):
-        return (value, None) if isinstance(value, str) else (None, "must be a string")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        return None, "must be a positive number"
-    if key in _RATIOS and value > 1:
-        return None, "must be a ratio in (0, 1]"
-    if kind.startswith("int"):
-        return (value, None) if isinstance(value, int) else (None, "must be a whole number")
-    return float(value), None
-
-
-def _nearest(key: str, valid: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(key, valid, 1, 0.5)
-    return f"; did you mean {close[0]}?" if close else f"; valid: {', '.join(valid)}"
+    grpc: str = "127.0.0.1:4317"
+    http: str = "127.0.0.1:4318"
+    admin: str = "127.0.0.1:9464"
+    insecure: bool = False
+    token: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    state: str = "lowwater.db"
+    sync: bool = True
+    max_request_bytes: int = 20 << 20
+    max_inflight_bytes: int = 64 << 20
+    max_waiting_readings: int = 200_000
+    max_contexts: int = 20_000
+    max_stored_states: int = 2_000_000
+    max_series: int = 10_000
+    checkpoint_seconds: float = 1.0
+    look_seconds: float = 2.0
+    resolve_idle_seconds: float = 900.0
+    forget_after_seconds: float = 86_400.0
+    drain_seconds: float = 10.0
+    findings: str = ""
+    otlp_endpoint: str = ""
+    otlp_protocol: str = "grpc"
+    otlp_logs: bool = True
+    otlp_metrics: bool = False
+    otlp_metrics_seconds: float = 15.0
+    webhook_url: str = ""
+    webhook_min_severity: str = "ticket"
+    webhook_secret: str = ""
+    webhook_token: str = ""

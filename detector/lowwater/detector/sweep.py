@@ -20,10 +20,11 @@ from typing import Any
 
 from lowwater.collectors.reading import Reading
 from lowwater.detector.backtest import Backtest
-from lowwater.detector.config import DetectorConfig, with_setting
+from lowwater.detector.config import DetectorConfig
 from lowwater.detector.directory import Directory
 from lowwater.detector.errors import ConfigError
 from lowwater.detector.pipeline import Pipeline
+from lowwater.detector.settings import with_setting
 from lowwater.detector.sorting import stored, storing
 
 __all__ = ["MAX_SETTINGS", "Setting", "Sweep", "SweepRow", "grid", "parse_sweep"]

@@ -14,8 +14,8 @@ from rich.text import Text
 from lowwater.detector.backtest import Backtest, BacktestEpisode
 from lowwater.detector.cli.common import Terminal, duration, plural, short_id, when
 from lowwater.detector.cli.words import SEVERITY_STYLE, finding_name
-from lowwater.detector.config import numeric_settings
 from lowwater.detector.replay import Replay
+from lowwater.detector.settings import numeric_settings
 from lowwater.detector.sweep import SweepRow
 
 __all__ = ["backtest_document", "render_backtest"]

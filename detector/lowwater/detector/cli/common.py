@@ -16,9 +16,10 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lowwater.detector.config import DetectorConfig, load_config
+from lowwater.detector.config import DetectorConfig
 from lowwater.detector.errors import InputError
 from lowwater.detector.readers.base import Problems
+from lowwater.detector.settings import load_config
 
 __all__ = [
     "Terminal",
@@ -40,8 +41,8 @@ _SHOWN_PROBLEMS = 8
 
 
 def configuration(options: argparse.Namespace) -> DetectorConfig:
-    """The configuration named by ``--config``, or the defaults."""
-    return load_config(Path(options.config)) if options.config else DetectorConfig()
+    """The configuration of ``--config`` and the environment, or the defaults."""
+    return load_config(Path(options.config) if options.config else None, os.environ)
 
 
 @contextlib.contextmanager
