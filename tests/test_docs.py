@@ -16,7 +16,7 @@ import pytest
 from lowwater.collectors.dialects import load_dialects
 from lowwater.collectors.dialects.base import Dialect
 from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
-from lowwater.detector.config import DetectorConfig, Override
+from lowwater.detector.config import DetectorConfig, Override, ServeConfig
 from lowwater.detector.findings import Kind
 from lowwater.detector.readers.detect import FORMAT_NAMES
 from lowwater.detector.settings import load_config
