@@ -13,6 +13,10 @@ from lowwater.detector.ledger import LedgerEntry
 __all__ = ["Coverage", "Diagnosis", "Gap", "Possible"]
 
 
+_MAX_SCOPES = 1_000
+"""Scopes told apart; a detector that runs for long would collect whatever anybody sends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Something that traces do not tell, how many calls lack it, and the one line that would fix it."""
@@ -83,7 +87,8 @@ class Diagnosis:
         self.kinds[reading.kind.name.lower()] = self.kinds.get(reading.kind.name.lower(), 0) + 1
         if reading.scope:
             scope = f"{reading.scope} {reading.scope_version}".strip()
-            self.scopes[scope] = self.scopes.get(scope, 0) + 1
+            if scope in self.scopes or len(self.scopes) < _MAX_SCOPES:
+                self.scopes[scope] = self.scopes.get(scope, 0) + 1
         self.compactions += reading.compaction is not None or bool(reading.compacted)
         self.tools_with_arguments += reading.tool is not None and reading.tool.arguments != 0
         self.failures += reading.failure is not None

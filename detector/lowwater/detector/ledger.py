@@ -105,6 +105,11 @@ class LedgerEntry:
         compaction: what was announced of the compaction since the previous call, successful or not: ``before_tokens``,
             ``after_tokens``, ``trigger``, ``outcome``, ``source`` (``inferred`` where nobody announced it).
         held: tokens by consumer held over from the previous turn, where known.
+        actions: tool calls since the previous call; with the following ones for metrics, not part of the public line.
+        repeated_actions: those among them that repeat an earlier one as a loop or because its result was lost.
+        scratchpad_free_tokens: what is left of the scratchpad's reservation, where there is one.
+        exhaustion_seconds: forecast of when compaction can no longer have its staging buffer.
+        rejection: class of the refusal, where the call was refused.
         provenance: level per field.
     """
 
@@ -137,6 +142,11 @@ class LedgerEntry:
     history: str = "unknown"
     characters: int | None = None
     held: dict[str, int] = field(default_factory=dict)
+    actions: int = 0
+    repeated_actions: int = 0
+    scratchpad_free_tokens: int | None = None
+    exhaustion_seconds: float | None = None
+    rejection: str | None = None
     provenance: dict[str, Provenance] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

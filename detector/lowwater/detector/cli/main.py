@@ -24,6 +24,7 @@ __all__ = ["main"]
 COMMANDS: dict[str, str] = {
     "replay": "lowwater.detector.cli.replay",
     "doctor": "lowwater.detector.cli.doctor",
+    "serve": "lowwater.detector.cli.serve",
     "config": "lowwater.detector.cli.config",
 }
 """The module of each command, in the order of the help."""

@@ -87,6 +87,10 @@ class CompactionOperator:
             state.hits.append(entry.turn)
             del state.hits[:-_MAX_HITS]
         forecast = self._forecast(state, seen)
+        entry.exhaustion_seconds = forecast.seconds
+        reservation = self._scratchpad_reservation(seen)
+        if reservation is not None and entry.scratchpad_tokens is not None:
+            entry.scratchpad_free_tokens = reservation - entry.scratchpad_tokens
         facts = self._facts(state, seen, water, forecast)
         yield from self._advance(state.debt, Kind.COMPACTION_DEBT, seen, self._debt(state, seen, water, facts))
         yield from self._advance(

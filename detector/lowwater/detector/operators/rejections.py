@@ -114,6 +114,7 @@ class RejectionOperator:
         caller = self._caller(state, entry.context)
         yield from self._rejection_episodes(caller, seen, verdict)
         if verdict is not None:
+            entry.rejection = verdict.cls.value
             yield from self._debt_share(state, seen, verdict)
         yield from self._retries(state, caller, seen, rejected=verdict is not None)
 

@@ -74,9 +74,13 @@ class RepetitionOperator:
     def step(self, state: RepetitionState, seen: Observation) -> Iterator[Finding]:
         """Judge what ran since the previous turn by what the previous prompt held; then look at this prompt."""
         worst: tuple[RepetitionVerdict, ToolRun] | None = None
+        seen.entry.actions = len(seen.turn.between)
         for run in seen.turn.between:
             verdict = self._judge(state, seen, run)
-            if verdict is not None and verdict.kind in _WRONG and (worst is None or _rank(verdict) > _rank(worst[0])):
+            if verdict is None or verdict.kind not in _WRONG:
+                continue
+            seen.entry.repeated_actions += 1
+            if worst is None or _rank(verdict) > _rank(worst[0]):
                 worst = (verdict, run)
         if seen.entry.compacted:
             state.graced.clear()

@@ -99,7 +99,7 @@ class Intake:
         The function raises `Refusal` where there is no room, or the body is not what it says.
         """
         if self.closed:
-            raise self._unavailable("stopping", "the detector is stopping", _RETRY_SECONDS)
+            raise self._stopping()
         body = Body(self._max_request_bytes, encoding)
         taken = 0
 
@@ -125,7 +125,11 @@ class Intake:
         """
         rejected = Rejected()
         loop = asyncio.get_running_loop()
-        readings, items = await loop.run_in_executor(self._decoder, self._read, signal, encoding, body, rejected)
+        try:
+            decoding = loop.run_in_executor(self._decoder, self._read, signal, encoding, body, rejected)
+        except RuntimeError:  # the thread has been told to end
+            raise self._stopping() from None
+        readings, items = await decoding
         if readings:
             try:
                 await asyncio.wrap_future(self._submit(readings))
@@ -155,6 +159,9 @@ class Intake:
     def join(self) -> None:
         """Wait for the decoding thread."""
         self._decoder.shutdown()
+
+    def _stopping(self) -> Refusal:
+        return self._unavailable("stopping", "the detector is stopping", _RETRY_SECONDS)
 
     @staticmethod
     def _unavailable(reason: str, message: str, seconds: int) -> Refusal:

@@ -37,8 +37,8 @@ __all__ = ["LiveDetector"]
 
 _log = logging.getLogger(__name__)
 
-Observer = Callable[[Output, bool], None]
-"""Called with each output, and whether it is provisional."""
+Observer = Callable[[Output, bool, int], None]
+"""Called with each output, whether it is provisional, and the time of arrival in Unix nanoseconds."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class LiveDetector:
     ) -> None:
         self.config = config
         self.store = store
-        self._observe = observe or (lambda output, provisional: None)
+        self._observe = observe or (lambda output, provisional, now_ns: None)
         self._told = told or (lambda line: None)
         self._max_contexts = max_contexts
         self._max_stored = max_stored
@@ -182,7 +182,7 @@ class LiveDetector:
 
     def _take(self, outputs: list[Output], now_ns: int) -> None:
         for output in outputs:
-            self._observe(output, False)
+            self._observe(output, False, now_ns)
             if isinstance(output, Finding):
                 self._tell(output)
         seen_seconds = now_ns // 1_000_000_000
@@ -239,7 +239,7 @@ class LiveDetector:
         found: dict[str, Finding] = {}
 
         def note(output: Output) -> None:
-            self._observe(output, True)
+            self._observe(output, True, now_ns)
             if isinstance(output, Finding):
                 if output.state is State.FIRING:
                     found[output.id] = output

@@ -53,6 +53,10 @@ class Reorder:
         self._arrivals.append((now_ns, order))
         self._latest_ns = max(self._latest_ns, min(reading.end_ns, now_ns))
 
+    def overdue_ns(self, now_ns: int) -> int:
+        """For how long the reading that came first has been due, 0 where nothing is."""
+        return max(0, now_ns - self._arrivals[0][0] - self._lateness_ns) if self._arrivals and self._heap else 0
+
     def release(self, now_ns: int) -> Iterator[tuple[int, Reading]]:
         """Yield journal ids and readings that need not wait any longer, in event-time order."""
         bound = self._gone

@@ -73,22 +73,21 @@ class OtlpLogs:
 
     Args:
         endpoint: URL of the receiver; for HTTP the base, to which ``/v1/logs`` is added.
-        protocol: ``grpc`` or ``http/protobuf``.
-        headers: sent with every request.
+        protocol: ``grpc`` or ``http/protobuf``; headers come from OTEL_EXPORTER_OTLP_HEADERS.
         resource: what the records say of their source.
     """
 
     name = "otlp_logs"
 
-    def __init__(self, endpoint: str, protocol: str, headers: Mapping[str, str], resource: Resource) -> None:
+    def __init__(self, endpoint: str, protocol: str, resource: Resource) -> None:
         self._resource = resource
         self._scope = InstrumentationScope("lowwater")
         self._exporter: LogRecordExporter
         if protocol == "grpc":
             insecure = not endpoint.startswith("https:")
-            self._exporter = GrpcExporter(endpoint=endpoint, insecure=insecure, headers=dict(headers))
+            self._exporter = GrpcExporter(endpoint=endpoint, insecure=insecure)
         else:
-            self._exporter = HttpExporter(endpoint=f"{endpoint.rstrip('/')}/v1/logs", headers=dict(headers))
+            self._exporter = HttpExporter(endpoint=f"{endpoint.rstrip('/')}/v1/logs")
 
     def deliver(self, lines: Sequence[dict[str, Any]]) -> None:
         """Export lines; the exporter has tried several times when it gives up."""
