@@ -48,7 +48,7 @@ def services(intake: Intake) -> Sequence[grpc.GenericRpcHandler]:
     """The handlers of both signals."""
     return [
         grpc.method_handlers_generic_handler(
-            service, {"Export": grpc.unary_unary_rpc_method_handler(_Export(intake, signal))}
+            service, {"Export": grpc.unary_unary_rpc_method_handler(_Export(intake, signal).answer)}
         )
         for service, signal in ((_TRACES, Signal.TRACES), (_LOGS, Signal.LOGS))
     ]
@@ -58,7 +58,7 @@ class _Export:
     def __init__(self, intake: Intake, signal: Signal) -> None:
         self._intake, self._signal = intake, signal
 
-    async def __call__(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    async def answer(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         counter = self._intake.counter
         try:
             self._intake.check_token(_authorization(context))
