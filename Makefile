@@ -10,7 +10,7 @@ run: $(VENV)/.run
 	$(BIN)/lowwater replay examples/incident.otlp.jsonl
 
 ## test: set up, then style, types, import layers and all tests
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.programs $(VENV)/.node
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -39,6 +39,18 @@ $(VENV)/.run: $(VENV)/.pip pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
+	touch $@
+
+# Programs that tests run for real: Debian's Prometheus, and Node.js with its stock exporters.
+$(VENV)/.programs: $(VENV)/.pip
+	command -v prometheus promtool >/dev/null || { apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } || \
+	    { echo "tests need prometheus (Debian: apt-get install prometheus)" >&2; exit 1; }
+	touch $@
+
+$(VENV)/.node: $(VENV)/.pip tests/node/package.json
+	command -v npm >/dev/null || { echo "tests need Node.js 20 or later, with npm" >&2; exit 1; }
+	npm install --prefix tests/node --silent --no-audit --no-fund --package-lock=false
 	touch $@
 
 $(VENV)/.record: $(VENV)/.pip tests/record/requirements.txt

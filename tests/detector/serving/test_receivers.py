@@ -283,7 +283,8 @@ def test_findings_of_a_recording_are_shown_within_seconds(running: Running) -> N
         assert running.post(line).status_code == 200
     assert eventually(running.firing)
     assert "page" in running.firing().values()
-    assert running.metric("lowwater_findings_firing", kind="silent_starvation", severity="page") == 1
+    labels = {"kind": "silent_starvation", "severity": "page"}
+    assert eventually(lambda: running.metric("lowwater_findings_firing", **labels) == 1)
     assert running.metric("lowwater_agents_starved") == 1
 
 

@@ -128,7 +128,7 @@ class Core(threading.Thread):
             Busy: too many wait already.
         """
         with self._queued_lock:
-            if self._stopping or self._queued + len(self.live.reorder) > self._max_waiting:
+            if self._stopping or self._queued + len(self.live.reorder) >= self._max_waiting:
                 raise Busy
             self._queued += len(readings)
         future: Future[None] = Future()
