@@ -103,7 +103,7 @@ class Process(Client):
         self._log = folder / "log"
         start = self._log.stat().st_size if self._log.exists() else 0
         ports = [f"--{key}=127.0.0.1:0" for key in ("grpc", "http", "admin")]
-        command = [sys.executable, "-m", "lowwater.detector", "serve", "--config", str(path), *ports]
+        command = [sys.executable, "-m", "lowwater", "serve", "--config", str(path), *ports]
         command += ["--state", str(folder / "state.db"), "--findings", str(self.findings_path), *flags]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(

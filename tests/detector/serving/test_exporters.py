@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import socket
 import subprocess
@@ -26,7 +27,7 @@ NODE = Path(__file__).parents[2] / "node"
 
 def starving_agent(exporter: SpanExporter, turns: int = 8) -> None:
     """An agent whose tool results stay while its window is small, told in plain semantic conventions."""
-    provider = TracerProvider(resource=Resource.create({"service.name": "stock-app"}))
+    provider: Any = TracerProvider(resource=Resource.create({"service.name": "stock-app"}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("app")
     attributes: dict[str, Any] = {
@@ -87,9 +88,8 @@ def test_the_node_exporters(running: Running, protocol: str, compression: str) -
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_rotel_forwards_to_it(running: Running, protocol: str) -> None:
-    import rotel
-
-    agent = Path(rotel.__file__).parent / "rotel-agent"
+    (folder,) = importlib.util.find_spec("rotel").submodule_search_locations  # type: ignore[union-attr, misc]
+    agent = f"{folder}/rotel-agent"
     endpoint = f"http://{running.target()}" if protocol == "grpc" else running.url("http")
     grpc_port, http_port = free_port(), free_port()
     command = [

@@ -57,6 +57,7 @@ class Episode:
         *,
         fire_after: int,
         resolve_after: int,
+        onset: str | None = None,
     ) -> Iterator[Finding]:
         """Advance by one turn; yield a line when the episode fires, grows worse or resolves.
 
@@ -64,6 +65,7 @@ class Episode:
             subject: a finding that carries who and when; see `about`.
             fire_after: signals in a row before it fires.
             resolve_after: turns without a signal before it resolves.
+            onset: what tells this episode from others of the key; the span of the subject where it begins, if None.
         """
         if signal is None:
             self.bad = 0
@@ -73,7 +75,7 @@ class Episode:
                 self.firing = None
             return
         if self.bad == 0 and self.firing is None:
-            self.first_span_id = subject.span_id or ""
+            self.first_span_id = onset if onset is not None else subject.span_id or ""
         self.bad += 1
         self.good = 0
         severity = min(signal.severity, severity_cap(weakest(signal.provenance.values())))

@@ -211,7 +211,8 @@ class FanoutOperator:
         )
         if ceiling is None or width < 2:
             return
-        key = f"{origin.trace_id}/{pool}/{first.span_id}"
+        # Which member started first may turn out late, when it ends: what a run is called does not depend on it.
+        key = f"{origin.trace_id}/{pool}/{number}"
         parent_reserve = _tokens(declared.get("pool.parent_reserve_tokens"))
         synthesis = _tokens(declared.get("pool.synthesis_reserve_tokens"))
         facts: dict[str, Any] = {
@@ -235,9 +236,9 @@ class FanoutOperator:
             over = all(member.ended for member in run)
             if signal is None and episode.firing is not None and not over:
                 continue  # what a run has committed or held stays a fact while it lasts
-            yield from episode.step(kind, key, signal, subject, fire_after=1, resolve_after=1)
+            yield from episode.step(kind, key, signal, subject, fire_after=1, resolve_after=1, onset="")
             if over and signal is not None:
-                yield from episode.step(kind, key, None, subject, fire_after=1, resolve_after=1)
+                yield from episode.step(kind, key, None, subject, fire_after=1, resolve_after=1, onset="")
 
     @staticmethod
     def _overcommitted(
