@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def starving_agent(exporter: SpanExporter, turns: int = 8) -> None:
     provider.shutdown()
 
 
-EXPORTERS = {
+EXPORTERS: dict[str, Callable[[Running], SpanExporter]] = {
     "grpc": lambda running: over_grpc.OTLPSpanExporter(running.target(), insecure=True),
     "grpc-gzip": lambda running: over_grpc.OTLPSpanExporter(
         running.target(), insecure=True, compression=grpc.Compression.Gzip

@@ -36,11 +36,11 @@ def add_command(
     return command
 
 
-def add_input(command: argparse.ArgumentParser) -> None:
+def add_input(command: argparse.ArgumentParser, *, nargs: str = "+") -> None:
     """Add the files to read, and how."""
     from lowwater.detector.readers.detect import FORMAT_NAMES  # noqa: PLC0415 - slow, and not always needed
 
-    command.add_argument("files", nargs="+", metavar="FILE", help="files or folders; - is standard input")
+    command.add_argument("files", nargs=nargs, metavar="FILE", help="files or folders; - is standard input")
     command.add_argument(
         "--format", choices=FORMAT_NAMES, metavar="NAME", help=f"do not detect the format: {', '.join(FORMAT_NAMES)}"
     )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
+import time
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from rich.padding import Padding
@@ -13,8 +17,9 @@ from rich.text import Text
 
 from lowwater.detector.cli.arguments import Commands, add_command, add_input
 from lowwater.detector.cli.codes import EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
-from lowwater.detector.cli.common import Terminal, configuration, progress, report_problems
-from lowwater.detector.diagnosis import Diagnosis
+from lowwater.detector.cli.common import Terminal, configuration, duration, progress, report_problems
+from lowwater.detector.diagnosis import Coverage, Diagnosis
+from lowwater.detector.errors import InputError
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
 
@@ -36,11 +41,27 @@ _RULES = {
 
 def add(commands: Commands) -> None:
     """Add ``lowwater doctor``."""
-    add_input(add_command(commands, "doctor", "what traces tell, what is missing, and which line would fix it", _run))
+    command = add_command(commands, "doctor", "what traces tell, what is missing, and which line would fix it", _run)
+    add_input(command, nargs="*")
+    command.add_argument(
+        "--live",
+        nargs="?",
+        const="http://127.0.0.1:9464",
+        metavar="URL",
+        help="ask a running detector at its admin address (http://127.0.0.1:9464); LOWWATER_SERVE_TOKEN is its token",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    if options.live is not None:
+        if options.files:
+            msg = "doctor reads files, or with --live a running detector: give one of them"
+            raise InputError(msg)
+        return _run_live(options)
+    if not options.files:
+        msg = "doctor needs files to read, or --live for a running detector"
+        raise InputError(msg)
     replay, diagnosis = Replay(configuration(options)), Diagnosis()
     with progress(options) as on_progress:
         for output in replay.run(
@@ -78,6 +99,64 @@ def _document(replay: Replay, diagnosis: Diagnosis) -> dict[str, object]:
     }
 
 
+def _run_live(options: argparse.Namespace) -> int:
+    document = _fetch(options.live)
+    if options.json:
+        sys.stdout.write(orjson.dumps(document).decode() + "\n")
+        return EXIT_OK
+    console = Terminal()
+    _print_live(console, options.live, document)
+    stated = document["diagnosis"]
+    dialects = {name: Coverage(**cover) for name, cover in stated.pop("dialects").items()}
+    _print_diagnosis(console, Diagnosis(dialects=dialects, **stated), document["duplicates"], document["times"])
+    return EXIT_OK
+
+
+def _fetch(url: str) -> dict[str, Any]:
+    """What a running detector says of itself.
+
+    Raises:
+        InputError: it cannot be asked; names the place and the remedy.
+    """
+    import requests  # noqa: PLC0415 - only for a running detector
+
+    token = os.environ.get("LOWWATER_SERVE_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        answer = requests.get(f"{url.rstrip('/')}/v1/doctor", headers=headers, timeout=10)
+    except requests.RequestException as error:
+        msg = f"{url}: no detector answers ({type(error).__name__}): start lowwater serve, or give its admin address"
+        raise InputError(msg) from error
+    if answer.status_code == 401:
+        msg = f"{url}: wants a token: set LOWWATER_SERVE_TOKEN"
+        raise InputError(msg)
+    try:
+        document: dict[str, Any] = answer.json()
+        known = document["schema"] == "lowwater.doctor.live/1"
+    except (ValueError, TypeError, KeyError):
+        known = False
+    if not known:
+        msg = f"{url}: answers, but is no lowwater of this version: give the admin address of lowwater serve"
+        raise InputError(msg)
+    return document
+
+
+def _print_live(console: Terminal, url: str, document: dict[str, Any]) -> None:
+    received = (
+        ", ".join(f"{count:,.0f} {what}" for what, count in document["received"].items() if count) or "nothing yet"
+    )
+    console.print(Text.assemble((url, "bold"), f" · received {received}"))
+    last = document["last_span_seconds"]
+    if last:
+        since = duration(max(0.0, time.time() - last))
+        console.print(Text(f"  last data {since} ago; lag {duration(document['lag_seconds'])}", "dim"))
+    for reason, count in sorted(document["dropped"].items()):
+        console.print(Text(f"  {count:,.0f} not taken: {reason.replace('_', ' ')}", "yellow"))
+    if document["late"]:
+        console.print(Text(f"  {document['late']:,.0f} came later than the lateness allows", "yellow"))
+    console.print()
+
+
 def _print(replay: Replay, diagnosis: Diagnosis) -> None:
     console = Terminal()
     for report in replay.files[:20]:
@@ -87,12 +166,21 @@ def _print(replay: Replay, diagnosis: Diagnosis) -> None:
     if len(replay.files) > 20:
         console.print(f"[dim]… and {len(replay.files) - 20} more files[/dim]")
     console.print()
-    if not diagnosis.calls and not diagnosis.rollups:
+    _print_diagnosis(console, diagnosis, replay.pipeline.assembler.counts, replay.ingest.times)
+
+
+def _print_diagnosis(
+    console: Terminal, diagnosis: Diagnosis, counts: Mapping[str, int], times: Mapping[str, int]
+) -> None:
+    if not diagnosis.dialects and not diagnosis.calls:
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(diagnosis.kinds.items())) or "no spans at all"
         console.print(f"No LLM call was recognised ({kinds}).")
         return
     _print_dialects(console, diagnosis)
-    _print_counting(console, replay, diagnosis)
+    if not diagnosis.calls and not diagnosis.rollups:
+        console.print("No call is old enough to be judged: ask again in two minutes.")
+        return
+    _print_counting(console, diagnosis, counts, times)
     console.print("[bold]Findings that this input allows[/bold]")
     for item in diagnosis.possible():
         mark = Text("yes ", "green") if item.possible else Text("no  ", "red")
@@ -127,8 +215,9 @@ def _print_dialects(console: Terminal, diagnosis: Diagnosis) -> None:
     console.print()
 
 
-def _print_counting(console: Terminal, replay: Replay, diagnosis: Diagnosis) -> None:
-    counts = replay.pipeline.assembler.counts
+def _print_counting(
+    console: Terminal, diagnosis: Diagnosis, counts: Mapping[str, int], times: Mapping[str, int]
+) -> None:
     console.print(
         f"[bold]Counted once[/bold]: {diagnosis.calls:,} calls; {counts.get('rollups', 0)} roll-ups above them and"
         f" {counts.get('duplicate_calls', 0) + counts.get('duplicate_spans', 0)} duplicates left out"
@@ -136,6 +225,6 @@ def _print_counting(console: Terminal, replay: Replay, diagnosis: Diagnosis) -> 
     )
     for rule, calls in sorted(diagnosis.rules.items(), key=lambda item: -item[1]):
         console.print(Text(f"  {calls:>6,}  {_RULES.get(rule, rule)}", "dim"))
-    for what, calls in sorted(replay.ingest.times.items()):
+    for what, calls in sorted(times.items()):
         console.print(Text(f"  {calls:>6,}  spans with {what.replace('_', ' ')}, clamped", "yellow"))
     console.print()

@@ -78,7 +78,7 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
 _ROLE = ("service", "agent")
 _CALL = ("service", "agent", "model")
 _TOKENS = "{token}"
-_RATIO_BUCKETS = (-0.5, -0.25, -0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+_RATIO_BUCKETS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 _COUNTER, _GAUGE, _HISTOGRAM = Type.COUNTER, Type.GAUGE, Type.HISTOGRAM
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -103,7 +103,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "lowwater_context_free_ratio",
         _HISTOGRAM,
         "1",
-        "Of each call, (residual - working memory) / ceiling: what is left for working memory to grow",
+        "Of each call, (residual - working memory) / ceiling: what is left for working memory to grow, 0 for nothing",
         _CALL,
         _RATIO_BUCKETS,
     ),

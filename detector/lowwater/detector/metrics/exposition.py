@@ -64,8 +64,7 @@ class _Families:
         for bound, total, exemplar in zip(bounds, totals, histogram.exemplars, strict=True):
             family.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, total, None, self._shown(exemplar))
         family.add_sample(f"{metric.name}_count", dict(labels), totals[-1])
-        if not any(bound < 0 for bound in metric.buckets):  # with negative values a sum is no counter
-            family.add_sample(f"{metric.name}_sum", dict(labels), histogram.sum)
+        family.add_sample(f"{metric.name}_sum", dict(labels), histogram.sum)
 
     def _shown(self, exemplar: Exemplar | None) -> Shown | None:
         if exemplar is None or not self._exemplars:

@@ -145,7 +145,7 @@ class AgentMetrics:
         if entry.regime == _STARVED:
             registry.inc("lowwater_turns_starved_total", call, 1, exemplar(1.0))
         if entry.residual_tokens is not None and entry.working_tokens is not None and entry.ceiling_tokens:
-            free = (entry.residual_tokens - entry.working_tokens) / entry.ceiling_tokens
+            free = max(0, entry.residual_tokens - entry.working_tokens) / entry.ceiling_tokens
             registry.observe("lowwater_context_free_ratio", call, free, exemplar(free))
         if entry.compaction is not None and entry.compaction.get("source") == "inferred":
             self._compacted(role, "inferred", str(entry.compaction.get("outcome")))
