@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check setup bench record clean
+.PHONY: run test check setup bench bench-live record clean
 
 ## run: set up, then replay a recorded incident and show ledger and findings
 run: $(VENV)/.run
@@ -23,6 +23,10 @@ setup: $(VENV)/.dev
 ## bench: measure replay against protobuf parsing in one run
 bench: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/replay.py
+
+## bench-live: the live detector under load, next to rotel, in one run
+bench-live: $(VENV)/.dev
+	$(BIN)/python tests/benchmarks/live.py
 
 ## record: record the example traces again from real frameworks (needs the packages of tests/record/requirements.txt)
 record: $(VENV)/.record
