@@ -29,7 +29,7 @@ from typing import Any
 
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from replay import llm_span
+from replay import llm_span  # type: ignore[import-not-found]
 
 SENDERS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
