@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check setup bench bench-live record clean
+.PHONY: run test check setup bench bench-live incidents record clean
 
 ## run: set up, then replay a recorded incident and show ledger and findings
 run: $(VENV)/.run
@@ -27,6 +27,10 @@ bench: $(VENV)/.dev
 ## bench-live: the live detector under load, next to rotel, in one run
 bench-live: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/live.py
+
+## incidents: fit the reference incidents again and write docs/incidents.md
+incidents: $(VENV)/.dev
+	$(BIN)/python tests/benchmarks/incidents.py --fit
 
 ## record: record the example traces again from real frameworks (needs the packages of tests/record/requirements.txt)
 record: $(VENV)/.record
