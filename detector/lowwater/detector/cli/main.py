@@ -25,6 +25,8 @@ COMMANDS: dict[str, str] = {
     "replay": "lowwater.detector.cli.replay",
     "doctor": "lowwater.detector.cli.doctor",
     "serve": "lowwater.detector.cli.serve",
+    "demo": "lowwater.detector.cli.demo",
+    "simulate": "lowwater.detector.cli.simulate",
     "config": "lowwater.detector.cli.config",
 }
 """The module of each command, in the order of the help."""

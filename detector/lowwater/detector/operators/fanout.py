@@ -162,9 +162,10 @@ class FanoutOperator:
     def _declare(state: FanoutState, member: _Member, declared: dict[str, Any]) -> None:
         if isinstance(declared.get("pool.id"), str):
             member.pool = declared["pool.id"]
-        pool = member.pool or member.parent
+        # What has no parent and names no pool speaks of the one that it shares with its own subagents.
+        pool = member.pool or member.parent or member.anchor
         values = {key: value for key, value in declared.items() if key.startswith("pool.") and key != "pool.id"}
-        if pool is not None and values:
+        if values:
             state.declared.setdefault(pool, {}).update(values)
         budget = _tokens(declared.get("subagent.content_budget_tokens"))
         if budget is not None:

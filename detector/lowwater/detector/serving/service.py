@@ -254,9 +254,12 @@ class Service:
         fields, body = await asyncio.to_thread(scrape, self.watch.registry, accept, encodings)
         return 200, fields, body
 
+    async def firing(self) -> list[dict[str, Any]]:
+        """Lines of the findings that fire."""
+        return await asyncio.wrap_future(self.core.ask(lambda: list(self.live.shown.firing.values())))
+
     async def _findings(self) -> Any:
-        firing = await asyncio.wrap_future(self.core.ask(lambda: list(self.live.shown.firing.values())))
-        return {"schema": "lowwater.findings/1", "findings": firing}
+        return {"schema": "lowwater.findings/1", "findings": await self.firing()}
 
     async def _doctor(self) -> Any:
         counts = await asyncio.wrap_future(self.core.ask(lambda: dict(self.live.pipeline.assembler.counts)))

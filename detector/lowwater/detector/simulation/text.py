@@ -33,7 +33,7 @@ _KEYS = (
     "id", "name", "status", "value", "type", "count", "time", "user", "path", "error", "size", "host", "code", "result",
 )  # fmt: skip
 _LEVELS = (" INFO", " WARN", " ERROR", " DEBUG")
-_HAN = "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没"
+_HAN = "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多"
 
 _COST = {Style.CODE: 1.125, Style.JSON: 5.05, Style.LOG: 20.0, Style.CJK: 1.05}
 """Tokens of a fragment, counted with cl100k over long texts."""

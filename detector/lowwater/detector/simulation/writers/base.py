@@ -43,6 +43,8 @@ class Writer:
     output_tokens: str
     cached_tokens: str = ""
     max_output_tokens: str = ""
+    parameters: str = ""
+    """A JSON text of the request's parameters, where these have no attributes of their own."""
     response_id: str = ""
     conversation: str = ""
     agent_label: str = ""
@@ -75,6 +77,7 @@ class Writer:
             self._put(fields, self.status_code, call.refusal.status)
         if call.max_output_tokens is not None:
             self._put(fields, self.max_output_tokens, call.max_output_tokens)
+            self._put(fields, self.parameters, json.dumps({"max_tokens": call.max_output_tokens}))
         if agent.reports_window:
             self._put(fields, self.window, agent.model_window_tokens)
         self._whose(fields, agent, on_call=True)
