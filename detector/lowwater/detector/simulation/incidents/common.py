@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["FITTING_SEEDS", "REPORTED_SEEDS", "Incident", "Outcome", "Summary", "summarize"]
 
-FITTING_SEEDS = range(10_000, 10_300)
+FITTING_SEEDS = range(10_000, 12_000)
 """Parameters are fitted on these, and on the `before` column only."""
 
 REPORTED_SEEDS = range(1_000)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lowwater.detector.policies.rejection import CompactionRecord, RejectionClass, classify_rejection
 from lowwater.detector.policies.retry import enforce_retry_policy
@@ -171,6 +172,7 @@ def fit() -> Parameters:
         ("fill_seconds", "recovery_seconds", 47.0, range(30, 81, 2)),
         ("quota_per_hour", "debt_share_ratio", 0.71, range(200, 1_601, 50)),
     ):
-        trials = [replace(trial, **{field: float(value)}) for value in values]
+        changes: list[dict[str, Any]] = [{field: float(value)} for value in values]
+        trials = [replace(trial, **change) for change in changes]
         trial = min(trials, key=lambda t: abs(mean(t, name) - target))
     return trial

@@ -30,7 +30,7 @@ class Parameters:
     uptake_ratio: float = 0.5
     content_tokens: int = 10_000
     brief_tokens: int = 5_000
-    deviation_tokens: int = 2_800
+    deviation_tokens: int = 3_200
 
 
 PARAMETERS = Parameters()
