@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lowwater.collectors.dialects import load_dialects
 from lowwater.collectors.dialects.base import Dialect
 from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
+from lowwater.detector.cli import main
 from lowwater.detector.config import DetectorConfig, Override, ServeConfig
 from lowwater.detector.findings import Kind
+from lowwater.detector.metrics.catalogue import CATALOGUE
 from lowwater.detector.readers.detect import FORMAT_NAMES
 from lowwater.detector.settings import load_config
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-MAKE_TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def fenced(path: Path, language: str) -> list[str]:
@@ -52,6 +58,15 @@ def test_every_command_shown_can_be_run(command: str, tmp_path: Path) -> None:
         return
     assert words[0] == "lowwater"
     shutil.copy(ROOT / "examples/healthy.otlp.jsonl", tmp_path / "traces.jsonl")
+    if words[1] == "serve":
+        serves(words[1:], tmp_path)
+        return
+    if words[1:] == ["doctor", "--live"]:
+        with serving(["serve", "--admin", "127.0.0.1:9464"], tmp_path):
+            assert main(words[1:]) == 0
+        return
+    if words[1] == "replay" and words[2].startswith("simulated/"):
+        assert main(["simulate", "starvation", "--out", str(tmp_path / "simulated")]) == 0
     done = subprocess.run(
         [sys.executable, "-m", "lowwater.detector.cli", *words[1:]],
         cwd=tmp_path,
@@ -60,6 +75,41 @@ def test_every_command_shown_can_be_run(command: str, tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+@contextlib.contextmanager
+def serving(words: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A detector on free ports, once it is ready."""
+    ports = {f"LOWWATER_SERVE_{key}": "127.0.0.1:0" for key in ("GRPC", "HTTP", "ADMIN")}
+    command = [sys.executable, "-m", "lowwater", *words]
+    with subprocess.Popen(command, cwd=folder, env={**os.environ, **ports}, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert any(b"ready: " in line for line in process.stderr)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def serves(words: list[str], folder: Path) -> None:
+    with serving(words, folder) as process:
+        pass
+    assert process.returncode == 0
+
+
+def test_the_catalogue_of_metrics_is_documented() -> None:
+    text = (ROOT / "docs/metrics.md").read_text()
+    for metric in CATALOGUE:
+        row = f"| `{metric.name}` | {metric.type.value} | {', '.join(metric.labels) or '–'} | {metric.help} |"
+        assert row in text
+
+
+def test_the_collector_configuration_shown_is_valid() -> None:
+    for path in (ROOT / "README.md", ROOT / "docs/serve.md"):
+        (text,) = fenced(path, "yaml")
+        document = yaml.safe_load(text)
+        assert document["service"]["pipelines"]["traces"]["exporters"] == list(document["exporters"])
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

@@ -207,6 +207,52 @@ def memory(folder: str, contexts: int) -> None:
     server.stop()
 
 
+def many_ids(folder: str, ids: int) -> None:
+    """Peak memory while a sender makes up a conversation per call, at default settings."""
+    server = lowwater(folder)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    headers = {"content-type": "application/x-protobuf"}
+    first = 0
+    while first < ids:
+        message = ExportTraceServiceRequest()
+        spans = message.resource_spans.add().scope_spans.add().spans
+        now = time.time_ns()
+        for index in range(first, first + 1_000):
+            span = spans.add(
+                trace_id=(index + 1).to_bytes(16, "big"), span_id=(index + 1).to_bytes(8, "big"), name="chat"
+            )
+            span.start_time_unix_nano = span.end_time_unix_nano = now
+            for key, text in (
+                ("gen_ai.operation.name", "chat"),
+                ("gen_ai.conversation.id", f"c{index}"),
+                ("gen_ai.request.model", "m"),
+            ):
+                span.attributes.add(key=key).value.string_value = text
+            span.attributes.add(key="gen_ai.usage.input_tokens").value.int_value = 1_000
+        connection.request("POST", "/v1/traces", message.SerializeToString(), headers)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status == 200:
+            first += 1_000
+        else:
+            time.sleep(0.5)  # it asks to come back
+    admin = http.client.HTTPConnection("127.0.0.1", server.admin, timeout=60)  # type: ignore[attr-defined]
+    while True:
+        admin.request("GET", "/metrics")
+        text = admin.getresponse().read().decode()
+        if "lowwater_detector_waiting_readings 0.0" in text:
+            break
+        time.sleep(1)
+    peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.process.pid}/status").read_text())
+    evicted = re.search(r'evictions_total{why="capacity"} (\S+)', text)
+    size = sum(path.stat().st_size for path in Path(folder).glob(f"state-{server.http_port}.db*")) / 1e6
+    print(
+        f"\n{ids:,} conversation ids: peak memory {int(peak[1]) / 1e3 if peak else 0:,.0f} MB, state file {size:,.0f} MB,"
+        f" {float(evicted[1]) if evicted else 0:,.0f} states moved out of memory"
+    )
+    server.stop()
+
+
 def reaction(folder: str, tries: int) -> None:
     """Time from the acknowledgement of the call that starves an agent to its finding at the admin address."""
     server = lowwater(folder)
@@ -252,8 +298,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ids", type=int, default=0, help="only: peak memory with so many conversation ids")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if options.ids:
+            many_ids(folder, options.ids)
+            return
         throughput(folder, options.seconds, options.rounds)
         memory(folder, 15_000)
         reaction(folder, 10)
