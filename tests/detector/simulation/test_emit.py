@@ -52,7 +52,7 @@ def test_a_real_tokenizer_counts_as_many_tokens(tmp_path: Path) -> None:
     path.write_text(json.dumps([text_of(piece) for piece in pieces]))
     counted = json.loads(subprocess.check_output(["node", NODE / "count.js", path], timeout=60))
     for piece, tokens in zip(pieces, counted, strict=True):
-        assert tokens == pytest.approx(piece.tokens, rel=0.03, abs=6), piece
+        assert tokens == pytest.approx(piece.tokens, rel=0.03, abs=12), piece
 
 
 def test_equal_pieces_have_equal_text_and_others_do_not() -> None:
@@ -86,7 +86,7 @@ def test_every_dialect_is_read_back(scenario: str, dialect: str) -> None:
             (entry.working_tokens, truth.working_tokens),
         ):
             assert found is not None
-            assert abs(found - true) <= SPLIT_WITH_CONTENT * call.input_tokens
+            assert abs(found - true) <= allowed * call.input_tokens
 
 
 @pytest.mark.parametrize("dialect", WRITERS)
