@@ -10,12 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lowwater.collectors.dialects.base import ReadContext
 from lowwater.collectors.reading import Reading
+from lowwater.collectors.records import SpanRecord
+from lowwater.collectors.tokens import Hasher
 from lowwater.detector.config import DetectorConfig
-from lowwater.detector.findings import Finding
+from lowwater.detector.findings import Finding, State
+from lowwater.detector.ingest import Ingest
+from lowwater.detector.pipeline import Pipeline
 from lowwater.detector.replay import Replay
 from lowwater.detector.runtimes.live import LiveDetector
 from lowwater.detector.runtimes.store import Store
+from lowwater.detector.simulation.emit import records
+from lowwater.detector.simulation.scenarios import SCENARIOS
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.otlp.jsonl"))
 SECOND = 1_000_000_000
@@ -170,3 +177,43 @@ def test_a_silent_agent_is_resolved_and_fires_again_when_it_goes_on(tmp_path: Pa
     states = [line["state"] for line in box.told if line["id"] in firing]
     assert states == ["firing", "resolved", "firing"]
     assert [line["reason"] for line in box.told][1] == "idle"
+
+
+@pytest.mark.parametrize("content", [True, False])
+@pytest.mark.parametrize("name", ["starvation", "fanout_overrun", "compaction_debt", "rate_limit", "overload", "loud"])
+def test_in_real_time_everything_is_told_once(name: str, content: bool, tmp_path: Path) -> None:
+    """Spans arrive up to five seconds after their end, and somebody looks ahead every few seconds."""
+    spans = records(SCENARIOS[name].make(1), "gen_ai", content=content)
+    expected = {
+        (output.id, output.severity.label)
+        for output in Pipeline(CONFIG).run(sorted(as_readings(spans), key=Reading.order))
+        if isinstance(output, Finding) and output.state is State.FIRING
+    }
+    draw = random.Random(name)
+    box = Box(tmp_path / "state.db")
+    arrivals = sorted(
+        (reading.end_ns + draw.randrange(5 * SECOND), number, reading)
+        for number, reading in enumerate(as_readings(spans))
+    )
+    now_ns, last_ns = arrivals[0][0], arrivals[-1][0] + 300 * SECOND
+    while now_ns < last_ns:
+        batch = [reading for at_ns, _, reading in arrivals if at_ns <= now_ns]
+        arrivals = arrivals[len(batch) :]
+        box.live.submit(batch, now_ns)
+        box.run(now_ns)
+        box.look(now_ns)
+        box.checkpoint(now_ns)
+        if draw.random() < 0.05:
+            box.die(now_ns)
+        now_ns += 4 * SECOND
+    told = [(line["id"], line["severity"]) for line in box.told if line["state"] == "firing"]
+    assert len(told) == len(set(told))
+    assert set(told) >= expected
+    withdrawn = {line["id"]: line["severity"] for line in box.told if line["reason"] == "withdrawn"}
+    assert "page" not in withdrawn.values()
+    assert {name for name, _ in told} - withdrawn.keys() <= {name for name, _ in expected}
+
+
+def as_readings(spans: list[SpanRecord]) -> list[Reading]:
+    ingest = Ingest(ReadContext(hasher=Hasher(b"tests"), is_retriever=CONFIG.is_retriever))
+    return list(ingest.readings(spans))

@@ -49,11 +49,16 @@ class Shown:
         firing: lines of findings that fire, by id.
         provisional: ids among them that the pipeline has not confirmed.
         seen_seconds: arrival time of the last turn of each.
+        over: severity, by id, of provisional ones that an early look saw end; the pipeline, when it gets there, has
+            nothing new to say of them.
+        over_seconds: arrival time at which that was seen.
     """
 
     firing: dict[str, dict[str, Any]] = field(default_factory=dict)
     provisional: set[str] = field(default_factory=set)
     seen_seconds: dict[str, int] = field(default_factory=dict)
+    over: dict[str, int] = field(default_factory=dict)
+    over_seconds: dict[str, int] = field(default_factory=dict)
 
 
 class LiveDetector:
@@ -198,11 +203,18 @@ class LiveDetector:
     def _tell(self, finding: Finding) -> None:
         line, shown = finding.to_json(), self.shown
         known = shown.firing.get(finding.id)
+        told = shown.over.get(finding.id)
         if finding.state is State.RESOLVED:
+            if told is not None:
+                self._forget_over(finding.id)
             if known is not None:
                 self._forget_shown(finding.id)
                 self._emit(line)
             return
+        if told is not None:
+            if finding.severity <= told:
+                return
+            self._forget_over(finding.id)
         if known is not None and finding.id in shown.provisional:
             told = Severity[known["severity"].upper()]
             if finding.severity < told:
@@ -218,6 +230,10 @@ class LiveDetector:
     def _emit(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
         self._told(line)
+
+    def _forget_over(self, name: str) -> None:
+        self.shown.over.pop(name, None)
+        self.shown.over_seconds.pop(name, None)
 
     def _forget_shown(self, name: str) -> None:
         self.shown.firing.pop(name, None)
@@ -237,14 +253,16 @@ class LiveDetector:
         ahead = Pipeline(self.config, max_contexts=self._max_contexts, backings=self._copies)
         ahead.assembler.state = self.store.copied(self.pipeline.assembler.state)
         found: dict[str, Finding] = {}
+        ended: dict[str, Finding] = {}
 
         def note(output: Output) -> None:
             self._observe(output, True, now_ns)
             if isinstance(output, Finding):
                 if output.state is State.FIRING:
                     found[output.id] = output
-                else:
-                    found.pop(output.id, None)
+                    ended.pop(output.id, None)
+                elif found.pop(output.id, None) is not None:
+                    ended[output.id] = output
 
         for reading in self.reorder.waiting():
             for output in self._safely(ahead, self.store.copied(reading)):
@@ -252,11 +270,19 @@ class LiveDetector:
             yield
         for output in ahead.finish():
             note(output)
-        self._show(found, now_ns)
+        self._show(found, ended, now_ns)
 
-    def _show(self, found: dict[str, Finding], now_ns: int) -> None:
+    def _show(self, found: dict[str, Finding], ended: dict[str, Finding], now_ns: int) -> None:
         shown = self.shown
+        for name, finding in ended.items():
+            if name in shown.provisional:
+                self._emit(finding.to_json() | {"provisional": True})
+                shown.over[name] = int(Severity[shown.firing[name]["severity"].upper()])
+                shown.over_seconds[name] = now_ns // 1_000_000_000
+                self._forget_shown(name)
         for name, finding in found.items():
+            if shown.over.get(name, -1) >= finding.severity:
+                continue  # the look before saw it end, and has told
             known = shown.firing.get(name)
             shown.seen_seconds[name] = now_ns // 1_000_000_000
             if known is None or (name in shown.provisional and known["severity"] != finding.severity.label):
@@ -328,6 +354,8 @@ class LiveDetector:
         for name in [name for name, seen in self.shown.seen_seconds.items() if seen < idle]:
             self._emit(self.shown.firing[name] | {"state": State.RESOLVED.value, "reason": "idle"})
             self._forget_shown(name)
+        for name in [name for name, seen in self.shown.over_seconds.items() if seen < idle]:
+            self._forget_over(name)
         gone = self.store.expire(int(now_seconds - self._forget_after_seconds), keep=self._max_stored)
         for space, key in gone:
             if key not in self.pipeline.spaces[space].changed:
