@@ -223,7 +223,12 @@ CATALOGUE: tuple[Metric, ...] = (
         ("reason",),
     ),
     Metric("lowwater_detector_late_total", _COUNTER, "{span}", "Spans that came later than the lateness allows"),
-    Metric("lowwater_detector_clamped_total", _COUNTER, "{span}", "Spans with impossible times"),
+    Metric(
+        "lowwater_detector_clamped_total",
+        _COUNTER,
+        "{span}",
+        "Spans whose times are impossible, or whose clock runs ahead",
+    ),
     Metric("lowwater_detector_faults_total", _COUNTER, "{fault}", "What the detector could not do", ("fault",)),
     Metric("lowwater_detector_lag_seconds", _GAUGE, "s", "How long the oldest span waits beyond the lateness"),
     Metric("lowwater_detector_waiting_readings", _GAUGE, "{span}", "Spans that wait for earlier ones"),

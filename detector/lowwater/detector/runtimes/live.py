@@ -31,6 +31,7 @@ from lowwater.detector.keyed import Backing
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.pipeline import Output, Pipeline
 from lowwater.detector.runtimes.reorder import Reorder
+from lowwater.detector.runtimes.skew import Skew
 from lowwater.detector.runtimes.store import Checkpoint, Store
 
 __all__ = ["LiveDetector"]
@@ -110,6 +111,7 @@ class LiveDetector:
         self.shown: Shown = store.globals("shown") or Shown()
         self.reorder = Reorder(config.lateness_seconds)
         self.ingest = Ingest(ReadContext(hasher=Hasher(store.hash_key()), is_retriever=config.is_retriever))
+        self.skew = Skew()
         self._pushed: deque[tuple[int, int]] = deque()
         """When what was pushed while readings waited for their ancestors, by end."""
         self._consumed: list[int] = []
@@ -143,6 +145,7 @@ class LiveDetector:
         Raises:
             OSError: the journal cannot be written; nothing was taken, and the sender must try again.
         """
+        self.skew.set_back(readings, now_ns)
         for number, reading in zip(self.store.append(readings), readings, strict=True):
             self.reorder.push(reading, number=number, now_ns=now_ns)
         self._fresh = self._fresh or bool(readings)

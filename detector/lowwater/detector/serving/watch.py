@@ -87,7 +87,7 @@ class Watch:
         registry.set("lowwater_detector_waiting_readings", (), len(live.reorder))
         registry.set("lowwater_detector_state_contexts", (), len(live.pipeline.spaces[_SPACE]))
         self._count("lowwater_detector_late_total", (), live.reorder.late)
-        self._count("lowwater_detector_clamped_total", (), sum(dict(live.ingest.times).values()))
+        self._count("lowwater_detector_clamped_total", (), sum(dict(live.ingest.times).values()) + live.skew.moved)
         self._count("lowwater_detector_faults_total", ("reading",), live.faults)
         self._count("lowwater_detector_faults_total", ("state",), live.damaged)
         evicted = sum(states.evicted for states in live.pipeline.spaces.values())
