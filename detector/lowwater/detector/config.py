@@ -165,7 +165,7 @@ class ServeConfig:
     sync: bool = True
     max_request_bytes: int = 20 << 20
     max_inflight_bytes: int = 64 << 20
-    max_waiting_readings: int = 200_000
+    max_waiting_readings: int = 100_000
     max_contexts: int = 20_000
     max_stored_states: int = 2_000_000
     max_series: int = 10_000

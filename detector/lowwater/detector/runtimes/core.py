@@ -96,7 +96,7 @@ class Core(threading.Thread):
         *,
         outlets: Sequence[Outlet] = (),
         clock: Callable[[], int] = time.time_ns,
-        max_waiting: int = 200_000,
+        max_waiting: int = 100_000,
         checkpoint_seconds: float = 1.0,
         look_seconds: float = 2.0,
     ) -> None:
