@@ -20,6 +20,8 @@ from lowwater.detector.cli.render import render
 from lowwater.detector.findings import Finding, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.replay import Replay
+from lowwater.detector.report.page import page
+from lowwater.detector.report.series import SeriesBook
 from lowwater.detector.summary import Summary
 from lowwater.detector.sweep import Sweep, SweepRow, parse_sweep
 
@@ -38,6 +40,7 @@ def add(commands: Commands) -> None:
         " changes of state; default), all, or none",
     )
     command.add_argument("--findings", metavar="FILE", help="write findings as JSON lines")
+    command.add_argument("--html", metavar="FILE", help="write a report to open in a browser: one file, no network")
     command.add_argument("--ledger", metavar="FILE", help="write the ledger as JSON lines, one per call")
     command.add_argument(
         "--fail-on", choices=("info", "ticket", "page"), help="exit with 4 on a finding this severe or worse"
@@ -66,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     config = configuration(options)
     replay, summary = Replay(config), Summary()
-    check_outputs(options.files, (options.findings, options.ledger))
+    check_outputs(options.files, (options.findings, options.ledger, options.html))
     backtest = Backtest(options.short_lived) if options.backtest or options.sweep else None
     rows: list[SweepRow] = []
     started = time.perf_counter()
@@ -76,6 +79,8 @@ def _run(options: argparse.Namespace) -> int:
             sweep = stack.enter_context(Sweep(config, parse_sweep(options.sweep), options.short_lived))
         findings = stack.enter_context(open_output(options.findings))
         ledger = stack.enter_context(open_output(options.ledger))
+        html = stack.enter_context(open_output(options.html))
+        book = SeriesBook() if html is not None else None
         with progress(options) as on_progress:
             for output in replay.run(
                 options.files,
@@ -84,23 +89,28 @@ def _run(options: argparse.Namespace) -> int:
                 through=None if sweep is None else sweep.keep,
             ):
                 summary.add(output)
+                if book is not None:
+                    book.add(output)
                 if backtest is not None:
                     backtest.add(output)
                 if ledger is not None and isinstance(output, LedgerEntry):
                     ledger.write(_line(output.to_json()))
                 elif findings is not None and isinstance(output, Finding):
                     findings.write(_line(output.to_json()))
+        if html is not None and book is not None:
+            html.write(page([report.file for report in replay.files], summary, book))
         if sweep is not None and backtest is not None:
             with steps(options, "settings", len(sweep.settings)) as on_step:
                 rows = sweep.rows(backtest, replay.directory, on_progress=on_step)
     seconds = time.perf_counter() - started
+    outputs = (options.findings, options.ledger, options.html)
     if options.json and backtest is not None:
         sys.stdout.write(_line(backtest_document(replay, backtest, rows)))
     elif options.json:
         sys.stdout.write(_line(_document(replay, summary)))
-    elif "-" not in (options.findings, options.ledger) and backtest is not None:
+    elif "-" not in outputs and backtest is not None:
         render_backtest(replay, backtest, rows, seconds=seconds)
-    elif "-" not in (options.findings, options.ledger):
+    elif "-" not in outputs:
         render(replay, summary, calls=options.calls, seconds=seconds)
     report_problems(replay.problems)
     if options.fail_on and summary.count(Severity[options.fail_on.upper()]):

@@ -1,0 +1,1 @@
+"""A replay as one self-contained HTML file."""
