@@ -8,6 +8,7 @@ stay is what starves an agent below every gauge.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,6 +172,7 @@ class AgentLoop:
         self.compactions = 0
         self._last: frozenset[int] = frozenset()
         self._tools = [f"tool_{chr(97 + index)}" for index in range(len(schema_tokens))]
+        self._poll_identity = ids.text()
         self._asked: list[tuple[Piece, Piece]] = []
         self._held = _Held(
             [Piece(Part.SYSTEM, system_tokens, ids.text())],
@@ -248,18 +250,20 @@ class AgentLoop:
     def use_tool(self, *, repeat: bool = False) -> None:
         """A tool call and its result; a repeated one has the same arguments and brings the same."""
         if repeat:
-            old_call, old_result = self._asked[-1 - self.draw.randrange(min(2, len(self._asked)))]
-            call_id = f"call-{self.ids.text()}"
-            made = Piece(Part.TOOL_CALL, old_call.tokens, old_call.identity, old_call.style, call_id, old_call.tool)
-            result = Piece(
-                Part.TOOL_RESULT, old_result.tokens, old_result.identity, old_result.style, call_id, old_call.tool
-            )
-        else:
-            tool, call_id = self.draw.choice(self._tools), f"call-{self.ids.text()}"
-            made = Piece(Part.TOOL_CALL, self.draw.randint(15, 60), self.ids.text(), Style.JSON, call_id, tool)
-            tokens = self._some(self.work.result_tokens)
-            result = Piece(Part.TOOL_RESULT, tokens, self.ids.text(), self.work.result_style, call_id, tool)
-            self._asked.append((made, result))
+            self._again(*self._asked[-1 - self.draw.randrange(min(2, len(self._asked)))])
+            return
+        tool, call_id = self.draw.choice(self._tools), f"call-{self.ids.text()}"
+        made = Piece(Part.TOOL_CALL, self.draw.randint(15, 60), self.ids.text(), Style.JSON, call_id, tool)
+        tokens = self._some(self.work.result_tokens)
+        result = Piece(Part.TOOL_RESULT, tokens, self.ids.text(), self.work.result_style, call_id, tool)
+        self._asked.append((made, result))
+        self._exchange(made, result)
+
+    def _again(self, old_call: Piece, old_result: Piece) -> None:
+        call_id = f"call-{self.ids.text()}"
+        self._exchange(dataclasses.replace(old_call, call_id=call_id), dataclasses.replace(old_result, call_id=call_id))
+
+    def _exchange(self, made: Piece, result: Piece) -> None:
         self._run(made, (result,), retriever=False)
         self._hold(made, wanted=False)
         self._hold(result, wanted=False)
@@ -278,6 +282,22 @@ class AgentLoop:
         self._hold(made, wanted=False)
         for chunk in chunks:
             self._hold(chunk, wanted=False)
+
+    def poll(self, tool: str = "job_status", tokens: int = 60) -> None:
+        """Ask the same again; what comes back is new each time, and replaces the earlier answer in the prompt."""
+        call_id = f"call-{self.ids.text()}"
+        made = Piece(Part.TOOL_CALL, 20, self._poll_identity, Style.JSON, call_id, tool)
+        result = Piece(Part.TOOL_RESULT, tokens, self.ids.text(), Style.JSON, call_id, tool)
+        self._exchange(made, result)
+
+    def read_again(self, number: int) -> None:
+        """One of the earlier tool calls (by its place) once more, with the same result."""
+        self._again(*self._asked[number])
+
+    @property
+    def asked(self) -> int:
+        """Tool calls made so far, repeated ones not counted."""
+        return len(self._asked)
 
     def pause(self, seconds: tuple[float, float]) -> None:
         """Let time go by."""

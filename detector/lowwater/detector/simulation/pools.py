@@ -26,6 +26,8 @@ class FanOut:
         member: what each subagent does.
         overhead_tokens: system prompt of a subagent, beside its tools' schemas.
         synthesis_tokens: reserved for the results that come back.
+        content_budget_tokens: stated for each subagent; None for none.
+        planned_width: stated on the orchestrator's span; None for none.
         declares: state the ceiling and the reserve on the orchestrator's span.
     """
 
@@ -36,6 +38,8 @@ class FanOut:
     member: Work = _MEMBER
     overhead_tokens: int = 3_000
     synthesis_tokens: int = 2_000
+    content_budget_tokens: int | None = None
+    planned_width: int | None = None
     declares: bool = True
 
 
@@ -49,6 +53,8 @@ def run_fan_out(
             "lowwater.pool.ceiling_tokens": plan.ceiling_tokens,
             "lowwater.pool.synthesis_reserve_tokens": plan.synthesis_tokens,
         }
+    if plan.planned_width is not None:
+        root.declared["lowwater.pool.planned_width"] = plan.planned_width
     root.model_window_tokens = plan.member_window_tokens
     lead = AgentLoop(
         draw, ids, root, Work(turns=1, need_tokens=2_000, tools_per_turn=(0, 0)), Policy(), declares=False,
@@ -65,6 +71,9 @@ def run_fan_out(
                 ids.span(), root.trace_id, service_agents, f"{service_agents}-{ids.text()}",
                 wave_start_ns + number * SECOND_NS // 50, 0, model_window_tokens=plan.member_window_tokens,
             )  # fmt: skip
+            if plan.content_budget_tokens is not None:
+                member.declared["lowwater.subagent.content_budget_tokens"] = plan.content_budget_tokens
+                member.declared["lowwater.subagent.reserved_tokens"] = plan.overhead_tokens + 550  # its tools' schemas
             loop = AgentLoop(
                 draw, ids, member, plan.member, Policy(), system_tokens=plan.overhead_tokens, declares=False
             )

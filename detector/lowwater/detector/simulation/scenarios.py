@@ -3,101 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from lowwater.detector.simulation.agents import EPOCH_NS, SECOND_NS, AgentLoop, Ids, Policy, Work
-from lowwater.detector.simulation.model import Agent, Expected, LlmCall, Run, Style, Truth
+from lowwater.detector.simulation.agents import AgentLoop, Policy, Work
+from lowwater.detector.simulation.further import FURTHER
+from lowwater.detector.simulation.model import Agent, LlmCall, Run, Style
 from lowwater.detector.simulation.pools import FanOut, run_fan_out
 from lowwater.detector.simulation.quotas import refuse
+from lowwater.detector.simulation.stage import Scenario, Stage, calls_of
 
 __all__ = ["SCENARIOS", "Scenario"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario.
-
-    Attributes:
-        family: ``starvation``, ``fanout``, ``compaction``, ``rejection`` or ``healthy``.
-        look_alike_of: the family that it resembles without being of it; empty otherwise.
-        make: from a seed to a run.
-    """
-
-    name: str
-    family: str
-    summary: str
-    make: Callable[[int], Run]
-    look_alike_of: str = ""
-
-
-_SERVICES = ("desk", "coder", "research", "support", "ops")
-_ROLES = ("researcher", "writer", "planner", "triage", "reviewer")
-
-
-class _Stage:
-    """One process: its randomness, ids, names, and what became true in it."""
-
-    def __init__(self, name: str, seed: int) -> None:
-        self.draw = random.Random(f"{name}/{seed}")
-        self.ids = Ids(f"{name}/{seed}")
-        self.name, self.seed = name, seed
-        self.service = self.draw.choice(_SERVICES)
-        self.role = self.draw.choice(_ROLES)
-        self.start_ns = EPOCH_NS + self.draw.randrange(3_600) * SECOND_NS
-        self.agents: list[Agent] = []
-        self.truth = Truth(name)
-
-    def loop(
-        self, work: Work, policy: Policy, *, window_tokens: int, after_seconds: float = 0.0, **options: int | bool
-    ) -> AgentLoop:
-        """A new agent's loop; its run is part of the process."""
-        start_ns = self.start_ns + int(after_seconds * SECOND_NS)
-        agent = Agent(
-            self.ids.span(), self.ids.trace(), self.role, f"{self.role}-{self.ids.text()}", start_ns, start_ns,
-            f"conv-{self.ids.text()}", model_window_tokens=window_tokens,
-        )  # fmt: skip
-        self.agents.append(agent)
-        return AgentLoop(self.draw, self.ids, agent, work, policy, **options)  # type: ignore[arg-type]
-
-    def watched(self, loop: AgentLoop) -> None:
-        """Take over what is true of a loop that has run, with the starvation that it shows."""
-        self.truth.calls += loop.truths
-        bad = 0
-        for truth in loop.truths:
-            bad = bad + 1 if truth.regime == "starved" else 0
-            if bad == 2:
-                first = loop.truths[loop.truths.index(truth) - 1]
-                self.expect("silent_starvation", loop.agent, first.span_id, first.turn)
-                break
-
-    def expect(self, kind: str, agent: Agent, span_id: int, turn: int, label: str = "") -> None:
-        """A right detector finds this."""
-        self.truth.expected.append(Expected(kind, agent.id, agent.trace_id, span_id, turn, label))
-        self.truth.healthy = False
-
-    def run(self, look_alike: str = "") -> Run:
-        """The run."""
-        self.truth.look_alike = look_alike
-        self.truth.agent_hours = sum(_hours(agent) for agent in self.agents)
-        return Run(self.service, self.seed, self.agents, self.truth)
-
-
-def _hours(agent: Agent) -> float:
-    own = (agent.end_ns - agent.start_ns) / SECOND_NS / 3_600
-    return own + sum(_hours(step) for step in agent.steps if isinstance(step, Agent))
-
-
-def _calls(agent: Agent) -> Iterator[LlmCall]:
-    return (step for step in agent.steps if isinstance(step, LlmCall))
 
 
 # --- starvation ------------------------------------------------------------------------------------------------------
 
 
 def _starved(seed: int) -> Run:
-    stage = _Stage("starvation", seed)
+    stage = Stage("starvation", seed)
     draw = stage.draw
     window = draw.choice((16_000, 28_700, 32_000, 64_000))
     scale = window / 28_700
@@ -129,7 +51,7 @@ def _starved(seed: int) -> Run:
 
 
 def _floored(seed: int) -> Run:
-    stage = _Stage("floor_enforced", seed)
+    stage = Stage("floor_enforced", seed)
     work = Work(turns=24, need_tokens=6_000, note_tokens=(250, 500), result_tokens=(500, 1_200), retrieve_every=2)
     policy = Policy(target_ratio=0.62, drop="results", floor_tokens=6_000, keep_retrieved=14)
     loop = stage.loop(work, policy, window_tokens=28_700, system_tokens=2_200, output_tokens=4_000)
@@ -140,7 +62,7 @@ def _floored(seed: int) -> Run:
 
 def _transient(seed: int) -> Run:
     """Now and then a large result squeezes working memory for one turn; the framework lets it go at once."""
-    stage = _Stage("transient", seed)
+    stage = Stage("transient", seed)
     work = Work(turns=24, need_tokens=4_000, note_tokens=(100, 200), result_tokens=(100, 200))
     loop = stage.loop(work, Policy(keep_results=1), window_tokens=20_000, output_tokens=2_000)
     for turn in range(work.turns):
@@ -153,7 +75,7 @@ def _transient(seed: int) -> Run:
 
 def _loud(seed: int) -> Run:
     """Short of room, but the gauge shows it, and a compaction comes."""
-    stage = _Stage("loud", seed)
+    stage = Stage("loud", seed)
     work = Work(turns=30, need_tokens=5_000, result_tokens=(900, 1_800))
     loop = stage.loop(work, Policy(compacts=True, trigger_ratio=0.9, summary_tokens=5_500), window_tokens=24_000)
     loop.run()
@@ -163,7 +85,7 @@ def _loud(seed: int) -> Run:
 
 def _full(seed: int) -> Run:
     """Nearly full of its own working memory: full, and as it should be."""
-    stage = _Stage("healthy_full", seed)
+    stage = Stage("healthy_full", seed)
     work = Work(turns=30, need_tokens=6_000, note_tokens=(600, 900), result_tokens=(80, 200), tools_per_turn=(0, 1))
     loop = stage.loop(work, Policy(keep_results=2), window_tokens=32_000)
     loop.run()
@@ -174,7 +96,7 @@ def _full(seed: int) -> Run:
 # --- fan-out ---------------------------------------------------------------------------------------------------------
 
 
-def _fan_out(stage: _Stage, plan: FanOut) -> tuple[Agent, int]:
+def _fan_out(stage: Stage, plan: FanOut) -> tuple[Agent, int]:
     root, truths, peak = run_fan_out(
         stage.draw, stage.ids, plan, name=f"{stage.role}-lead", start_ns=stage.start_ns, service_agents=stage.role
     )
@@ -184,25 +106,25 @@ def _fan_out(stage: _Stage, plan: FanOut) -> tuple[Agent, int]:
 
 
 def _overrun(seed: int) -> Run:
-    stage = _Stage("fanout_overrun", seed)
+    stage = Stage("fanout_overrun", seed)
     plan = FanOut(
         width=stage.draw.randint(5, 9), ceiling_tokens=60_000, member=Work(turns=6, result_tokens=(1_800, 3_200))
     )
     root, peak = _fan_out(stage, plan)
     if peak > plan.ceiling_tokens:
-        first = next(_calls(root))
+        first = next(calls_of(root))
         stage.expect("fanout_overrun", root, first.span_id, 1)
     return stage.run()
 
 
 def _wide(seed: int) -> Run:
-    stage = _Stage("wide_but_feasible", seed)
+    stage = Stage("wide_but_feasible", seed)
     _fan_out(stage, FanOut(width=10, ceiling_tokens=200_000, member=Work(turns=4, result_tokens=(400, 900))))
     return stage.run("fanout")
 
 
 def _waves(seed: int) -> Run:
-    stage = _Stage("sequential_waves", seed)
+    stage = Stage("sequential_waves", seed)
     _fan_out(stage, FanOut(width=3, waves=4, ceiling_tokens=80_000, member=Work(turns=4, result_tokens=(1_500, 2_500))))
     return stage.run("fanout")
 
@@ -212,7 +134,7 @@ def _waves(seed: int) -> Run:
 
 def _debt(seed: int) -> Run:
     """Compaction was seen to work, and then does not come although it is due."""
-    stage = _Stage("compaction_debt", seed)
+    stage = Stage("compaction_debt", seed)
     grows = Work(need_tokens=3_000, note_tokens=(200, 400), result_tokens=(500, 1_000))
     creeps = Work(need_tokens=3_000, note_tokens=(60, 120), result_tokens=(40, 110))
     loop = stage.loop(grows, Policy(compacts=True), window_tokens=stage.draw.choice((16_000, 24_000, 32_000)))
@@ -237,12 +159,12 @@ def _debt(seed: int) -> Run:
 
 
 def _last(loop: AgentLoop) -> LlmCall:
-    *_, last = _calls(loop.agent)
+    *_, last = calls_of(loop.agent)
     return last
 
 
 def _compacting(seed: int) -> Run:
-    stage = _Stage("healthy_compaction", seed)
+    stage = Stage("healthy_compaction", seed)
     work = Work(turns=60, need_tokens=3_000, note_tokens=(200, 400), result_tokens=(700, 1_400))
     loop = stage.loop(work, Policy(compacts=True, trigger_ratio=0.80), window_tokens=32_000)
     loop.run()
@@ -255,7 +177,7 @@ def _compacting(seed: int) -> Run:
 
 def _refused(name: str, times: int, *, ends: bool) -> Callable[[int], Run]:
     def make(seed: int) -> Run:
-        stage = _Stage(name, seed)
+        stage = Stage(name, seed)
         loop = stage.loop(Work(turns=12, need_tokens=3_000), Policy(keep_results=4), window_tokens=64_000)
         for turn in range(8):
             if turn == 5:
@@ -277,7 +199,7 @@ def _refused(name: str, times: int, *, ends: bool) -> Callable[[int], Run]:
 
 def _healthy(seed: int) -> Run:
     """An hour of a small fleet of all kinds: chats, coding, retrieval, short tasks."""
-    stage = _Stage("healthy", seed)
+    stage = Stage("healthy", seed)
     draw = stage.draw
     for _ in range(draw.randint(2, 5)):
         kind = draw.randrange(4)
@@ -324,6 +246,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("sequential_waves", "healthy", "one wave after the other", _waves, "fanout"),
         Scenario("healthy_compaction", "healthy", "compaction that comes when it is due", _compacting, "compaction"),
         Scenario("healthy", "healthy", "a small fleet of all kinds", _healthy),
+        *FURTHER,
     )
 }
 """By name."""
