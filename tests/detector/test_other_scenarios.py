@@ -446,7 +446,7 @@ def test_without_content_growth_goes_to_the_tools_and_retrievers_in_between() ->
         call("e", 40, input_tokens=5_000, output_tokens=100, conversation="c"),
     ]
     split = [(e.reserved.system, e.retrieval_tokens, e.scratchpad_tokens, e.working_tokens) for e in entries(story)]
-    assert split == [(3_000, 0, 0, 0), (3_000, 0, 1_100, 0), (3_000, 600, 1_200, 0), (3_000, 600, 1_200, 200)]
+    assert split == [(3_000, 0, 0, 0), (3_000, 0, 1_050, 50), (3_000, 600, 1_100, 100), (3_000, 600, 1_100, 300)]
     assert {e.provenance["working_tokens"].label for e in entries(story)} == {"inferred"}
 
 

@@ -32,6 +32,13 @@ _DECLARED_SPLIT = {
     Consumer.WORKING: "context.working_tokens",
 }
 
+_RELEASED = 0.2
+"""Without content: a prompt that loses this part of its claims at once has let go of results; notes go one by one."""
+
+_CALLED = 0.5
+"""Without content: part of an answer before tools ran that is taken for their arguments; the rest is text of the model.
+Nothing in usage tells. Counting all of it as scratchpad made agents that say much look starved just before they compact."""
+
 _HEAD_EVIDENT = 0.10
 """A head that the content shows in part is completed only by a regression that finds at least this share missing."""
 
@@ -205,19 +212,24 @@ class Composer:
     def _grown(previous: Split, turn: Turn, claims_total: int) -> list[int]:
         """Retrieval, scratchpad and working memory after a turn, summing to ``claims_total``.
 
-        The answer stays in the history: as tool calls if tools ran after it, else as text. What came on top is
+        The answer stays in the history: half as tool calls if tools ran after it, else as text. What came on top is
         attributed to the spans in between by the size of their results, or to the user where there are none.
         """
         claims = [previous[consumer] for consumer in CONSUMERS[2:]]
         grown = claims_total - sum(claims)
         if grown <= 0:
             kept = max(0, claims_total)
+            if -grown > _RELEASED * sum(claims):
+                return _released(claims, -grown)
             return apportion(kept, claims) if sum(claims) else [0, 0, kept]
         kept_answer = min(grown, turn.previous_output_tokens or 0)
         added = grown - kept_answer
-        claims[1 if turn.between else 2] += kept_answer
-        if not turn.between:
-            claims[2] += added
+        if turn.between:
+            as_calls = round(_CALLED * kept_answer)
+            claims[1] += as_calls
+            claims[2] += kept_answer - as_calls
+        else:
+            claims[2] += kept_answer + added
             return claims
         sizes = [float(run.tool.result_tokens or 1) for run in turn.between]
         for run, part in zip(turn.between, apportion(added, sizes), strict=True):
@@ -352,6 +364,16 @@ class Composer:
             if tokens:
                 return min(1.0, tokens / ceiling), Provenance.TABLE
         return self._config.trigger_ratio, Provenance.DEFAULT
+
+
+def _released(claims: list[int], tokens: int) -> list[int]:
+    """What is left of retrieval, scratchpad and working memory when so much went at once: what can be had again first."""
+    left = list(claims)
+    for index in (1, 0, 2):
+        gone = min(left[index], tokens)
+        left[index] -= gone
+        tokens -= gone
+    return left
 
 
 def role_key(turn: Turn) -> str:

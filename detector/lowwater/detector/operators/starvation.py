@@ -29,6 +29,11 @@ _LOWEST_TRIGGER_RATIO = 0.65
 assumed trigger cannot be what makes a call silent rather than loud; above it, it can, and then it never pages."""
 
 
+_INFERRED_PATIENCE = 2
+"""How many times longer a deficit must last when the split is inferred from usage alone: a large result that came and went
+looks like a held one until the next drop, and what a framework released is seen late."""
+
+
 @dataclass(slots=True)
 class StarvationState:
     """State of one context."""
@@ -68,9 +73,14 @@ class StarvationOperator:
             entry.context,
             signal,
             about(seen),
-            fire_after=self._config.fire_after_turns,
+            fire_after=self._fire_after(seen),
             resolve_after=self._config.resolve_after_turns,
         )
+
+    def _fire_after(self, seen: Observation) -> int:
+        turns = self._config.fire_after_turns
+        inferred = seen.entry.provenance.get("scratchpad_tokens", Provenance.UNKNOWN) <= Provenance.INFERRED
+        return turns * _INFERRED_PATIENCE if inferred else turns
 
     def _judge(self, state: StarvationState, seen: Observation) -> Arbitration:
         entry = seen.entry
