@@ -146,7 +146,7 @@ def ablation_cases(base: int, rounds: int) -> list[Case]:
 
 def hour_cases(base: int, count: int) -> list[Case]:
     dialects = list(WRITERS)
-    return [Case(HOURS, base + n, dialects[n % len(dialects)], n % 20 == 0) for n in range(count)]
+    return [Case(HOURS, base + n, dialects[n % len(dialects)], n % 40 == 0) for n in range(count)]
 
 
 def add(table: Table, case: Case, made: RunScore, calls: int) -> None:
@@ -313,9 +313,11 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
                 cells.append(show(each.families.get(("content", content, family), Counts()).f1))
         false = sum(each.alike[key] for key in each.alike if key[1] == "false")
         of = sum(each.alike[key] for key in each.alike if key[1] == "runs")
-        lines.append([*cells, percent(false, of)])
+        right = sum(number for (true, found, _), number in each.regimes.items() if true == found)
+        known = sum(number for (_, found, _), number in each.regimes.items() if found not in ("unknown", "not_read"))
+        lines.append([*cells, percent(false, of), f"{100 * right / max(1, known):.1f} %"])
     out += rows(
-        "ablation|starvation, with|without|fan-out, with|without|compaction, with|without|look-alikes with false findings",
+        "ablation|starvation, with|without|fan-out, with|without|compaction, with|without|look-alikes with false findings|regimes right",
         lines,
     )
     return "\n".join(out).rstrip() + "\n"
@@ -327,7 +329,7 @@ def main() -> int:
     which.add_argument("--tune", action="store_true")
     which.add_argument("--score", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a smoke: few runs, few hours")
-    parser.add_argument("--rounds", type=int, default=100, help="runs of each scenario")
+    parser.add_argument("--rounds", type=int, default=64, help="runs of each scenario")
     parser.add_argument("--hours", type=float, default=HOURS_WANTED)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--write", type=Path)

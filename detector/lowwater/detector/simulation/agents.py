@@ -304,6 +304,9 @@ class AgentLoop:
         self.now_ns += int(self.draw.uniform(*seconds) * SECOND_NS)
 
     def _run(self, made: Piece, result: tuple[Piece, ...], *, retriever: bool) -> None:
+        asking = next((step for step in reversed(self.agent.steps) if isinstance(step, LlmCall)), None)
+        if asking is not None and asking.refusal is None:
+            asking.answer += (made,)  # the model wrote the call: it is part of what it put out
         self.pause((0.01, 0.05))
         start_ns = self.now_ns
         self.pause((0.05, 0.8))

@@ -1,4 +1,4 @@
-"""More scenarios: requirements that have to be learned, compaction that fails, budgets that do not add up, and more health."""
+"""More scenarios: needs that are learned, compaction that fails, budgets that do not add up, and more health."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def _learned(seed: int) -> Run:
         work,
         turns=draw.randint(18, 28),
         note_tokens=(180, 300),
-        result_tokens=(700, 1_100),
+        result_tokens=(900, 1_300),
         result_style=draw.choice((Style.JSON, Style.LOG, Style.CODE)),
         retrieve_every=1,
         retrieved_chunks=(1, 2),
         chunk_tokens=(360, 440),
         repeats=True,
     )
-    policy = Policy(target_ratio=0.72, drop="working", keep_retrieved=14, keep_results=13)
+    policy = Policy(target_ratio=draw.uniform(0.76, 0.82), drop="working", keep_retrieved=14, keep_results=13)
     loop = _known(
         stage.loop(
             starved,
@@ -299,6 +299,36 @@ def _switched(seed: int) -> Run:
     return stage.run("compaction")
 
 
+def _interleaved(seed: int) -> Run:
+    """Two agents of one role take turns in one conversation: a large context and a small one."""
+    stage = Stage("interleaved_agents", seed)
+    small = Work(need_tokens=1_500, note_tokens=(40, 90), result_tokens=(40, 120))
+    large = Work(need_tokens=3_000, question_tokens=(11_000, 13_000), result_tokens=(300, 700))
+    loops = [stage.loop(work, Policy(keep_results=4), window_tokens=32_000) for work in (large, small)]
+    loops[1].agent.conversation = loops[0].agent.conversation
+    for _ in range(18):
+        for loop, other in (loops, loops[::-1]):
+            loop.now_ns = max(loop.now_ns, other.now_ns)
+            loop.step()
+    for loop in loops:
+        loop.agent.end_ns = loop.now_ns + SECOND_NS // 100
+        stage.watched(loop)
+    return stage.run("compaction")
+
+
+def _retried(seed: int) -> Run:
+    """Connections break and the same call is made again: no refusal, nothing rewritten."""
+    stage = Stage("retries_that_succeed", seed)
+    loop = stage.loop(Work(need_tokens=3_000), Policy(keep_results=6), window_tokens=64_000)
+    for turn in range(20):
+        if turn % 6 == 4:
+            refuse(loop, stage.draw, "broken", 1)
+        loop.step()
+    loop.agent.end_ns = loop.now_ns + SECOND_NS // 100
+    stage.watched(loop)
+    return stage.run("rejection")
+
+
 def _default(seed: int) -> Run:
     """Nobody states what is needed, and the first runs of a role teach it: a cold start."""
     stage = Stage("cold_start", seed)
@@ -315,23 +345,37 @@ def _hours(seed: int) -> Run:
     stage = Stage("agent_hours", seed)
     draw = stage.draw
     slow, human, batch = (20.0, 90.0), (60.0, 240.0), (90.0, 400.0)
-    for index in range(6):
-        work, policy, window = (
-            (Work(need_tokens=3_000, question_every=1, tools_per_turn=(0, 1), pause_seconds=human), Policy(compacts=True), 32_000),
-            (
-                Work(need_tokens=4_000, result_style=Style.CODE, result_tokens=(400, 3_000), pause_seconds=slow),
-                Policy(compacts=True, trigger_ratio=draw.choice((0.75, 0.85))),
-                64_000,
-            ),
-            (
-                Work(need_tokens=2_000, retrieve_every=1, retrieved_chunks=(3, 5), pause_seconds=human),
-                Policy(keep_retrieved=10, keep_results=6, compacts=True),
-                32_000,
-            ),
-            (Work(need_tokens=1_500, note_tokens=(40, 120), tools_per_turn=(1, 2), pause_seconds=batch), Policy(keep_results=4, compacts=True), 16_000),
-            (Work(need_tokens=3_000, question_every=3, result_tokens=(100, 6_000), pause_seconds=human), Policy(keep_results=2, compacts=True), 64_000),
-            (Work(need_tokens=2_500, tools_per_turn=(2, 4), pause_seconds=batch), Policy(keep_results=8, compacts=True), 128_000),
-        )[index]  # fmt: skip
+    full = Policy(compacts=True)
+    kinds = (
+        (Work(need_tokens=3_000, question_every=1, tools_per_turn=(0, 1), pause_seconds=human), full, 32_000),
+        (
+            Work(need_tokens=4_000, result_style=Style.CODE, result_tokens=(400, 3_000), pause_seconds=slow),
+            Policy(compacts=True, trigger_ratio=draw.choice((0.75, 0.85))),
+            64_000,
+        ),
+        (
+            Work(need_tokens=2_000, retrieve_every=1, retrieved_chunks=(3, 5), pause_seconds=human),
+            Policy(keep_retrieved=10, keep_results=6, compacts=True),
+            32_000,
+        ),
+        (
+            Work(need_tokens=1_500, note_tokens=(40, 120), tools_per_turn=(1, 2), pause_seconds=batch),
+            Policy(keep_results=4, compacts=True),
+            16_000,
+        ),
+        (
+            Work(need_tokens=3_000, question_every=3, result_tokens=(100, 6_000), pause_seconds=human),
+            Policy(keep_results=2, compacts=True),
+            64_000,
+        ),
+        (
+            Work(need_tokens=2_500, tools_per_turn=(2, 4), pause_seconds=batch),
+            Policy(keep_results=8, compacts=True),
+            128_000,
+        ),
+    )
+    for index in range(len(kinds)):
+        work, policy, window = kinds[index]
         states = draw.random() < 0.5
         loop = stage.loop(work, policy, window_tokens=window, after_seconds=draw.uniform(0, 600), declares=states)
         loop.agent.name = f"{stage.role}-{index}"
@@ -361,6 +405,8 @@ FURTHER = (
     Scenario("grace_reread", "healthy", "one re-read after a compaction", _reread, "repetition"),
     Scenario("truncated_answers", "healthy", "answers cut at the output limit", _truncated, "starvation"),
     Scenario("model_switch", "healthy", "the model changes and comes back", _switched, "compaction"),
+    Scenario("interleaved_agents", "healthy", "two contexts in one conversation", _interleaved, "compaction"),
+    Scenario("retries_that_succeed", "healthy", "broken connections, tried again", _retried, "rejection"),
     Scenario("cold_start", "healthy", "nothing is stated or learned yet", _default, "starvation"),
     Scenario("agent_hours", "healthy", "hours of a fleet at a human pace", _hours),
 )

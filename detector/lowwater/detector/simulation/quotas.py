@@ -16,6 +16,7 @@ REFUSALS: dict[str, Refusal] = {
         400, "BudgetExceededError", "Budget has been exceeded: the key's max_budget", "budget_exceeded"
     ),
     "governor": Refusal(429, "BudgetExceededError", "Token budget of the agent exceeded", "budget_exceeded"),
+    "broken": Refusal(None, "APIConnectionError", "Connection error."),
     "overload": Refusal(529, "OverloadedError", "Overloaded", "overloaded_error"),
     "context_length": Refusal(
         400, "BadRequestError", "This model's maximum context length is exceeded", "context_length_exceeded"
