@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check setup bench bench-live incidents record clean
+.PHONY: run test check setup bench bench-live incidents accuracy record clean
 
-## run: set up, then replay a recorded incident and show ledger and findings
+## run: set up, then replay a recorded incident, show ledger and findings, and draw them
 run: $(VENV)/.run
-	$(BIN)/lowwater replay examples/incident.otlp.jsonl
+	$(BIN)/lowwater replay examples/incident.otlp.jsonl --html incident.html
+	@echo "The same, drawn: open incident.html in a browser."
 
 ## test: set up, then style, types, import layers and all tests
 test: $(VENV)/.dev $(VENV)/.programs $(VENV)/.node
@@ -32,6 +33,10 @@ bench-live: $(VENV)/.dev
 incidents: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/incidents.py --fit
 
+## accuracy: judge labelled runs on the seeds for scoring and write docs/accuracy.md (about 15 minutes on one core)
+accuracy: $(VENV)/.dev
+	$(BIN)/python tests/benchmarks/accuracy.py --score --write docs/accuracy.md
+
 ## record: record the example traces again from real frameworks (needs the packages of tests/record/requirements.txt)
 record: $(VENV)/.record
 	$(VENV)/record/bin/python tests/record/record.py
@@ -49,11 +54,12 @@ $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	touch $@
 
-# Programs that tests run for real: Debian's Prometheus, and Node.js with its stock exporters.
+# Programs that tests run for real: Debian's Prometheus and Chromium, and Node.js with its stock exporters.
 $(VENV)/.programs: $(VENV)/.pip
-	command -v prometheus promtool >/dev/null || { apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } || \
-	    { echo "tests need prometheus (Debian: apt-get install prometheus)" >&2; exit 1; }
+	{ command -v prometheus && command -v promtool && command -v chromium; } >/dev/null || { apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus chromium \
+	    fonts-dejavu-core >/dev/null; } || \
+	    { echo "tests need prometheus and chromium (Debian: apt-get install prometheus chromium)" >&2; exit 1; }
 	touch $@
 
 $(VENV)/.node: $(VENV)/.pip tests/node/package.json

@@ -133,48 +133,12 @@ def _finding(console: Console, episode: Episode) -> None:
     if episode.resolved:
         line.append(" · over", "dim")
     console.print(line)
-    sentence = _sentence(episode)
+    sentence = episode.sentence()
     if sentence:
         console.print(Padding(Text(sentence), _INDENT, expand=False))
     for step in (episode.last if episode.resolved else finding).advice[:3]:
         gives = f" ({tokens(step.tokens)} tokens)" if step.tokens else ""
         console.print(Padding(Text(f"→ {step.action}{gives}", "dim"), _INDENT, expand=False))
-
-
-def _sentence(episode: Episode) -> str:
-    """The numbers of a finding as a sentence: the last ones of its episode."""
-    fact = (episode.last if episode.resolved else episode.worst).evidence.get
-    kind = episode.worst.kind.value
-    if kind == "silent_starvation":
-        ratio = fact("utilization_ratio")
-        return (
-            f"{tokens(fact('residual_tokens'))} left for working memory, {tokens(fact('requirement_tokens'))} needed"
-            f" ({episode.worst.provenance['requirement_tokens'].label}), at {ratio:.0%} utilisation"
-        )
-    if kind.startswith("compaction_") and kind != "compaction_debt_share":
-        left = fact("turns_left")
-        soon = f", full in {left:.0f} turns" if isinstance(left, float | int) else ""
-        full = f"{tokens(fact('input_tokens'))} of {tokens(fact('ceiling_tokens'))}"
-        return f"{full}, {fact('debt_turns')} turns above its mark{soon}"
-    if kind == "fanout_overrun":
-        green = ", each within its own limit" if fact("all_members_green") else ""
-        parent = fact("parent_reserve_tokens")
-        beside = f", beside {tokens(parent)} for the orchestrator" if parent else ""
-        return (
-            f"{fact('width')} at once hold {tokens(fact('aggregate_tokens'))} tokens{beside}:"
-            f" over {tokens(fact('pool_ceiling_tokens'))} by {tokens(fact('overrun_tokens'))}{green}"
-        )
-    if kind == "fanout_overcommitted":
-        return (
-            f"{fact('planned_width')} subagents were promised {tokens(fact('committed_tokens'))} tokens of"
-            f" {tokens(fact('pool_ceiling_tokens'))}; {fact('feasible_width')} of them fit"
-        )
-    if kind == "repetition":
-        return f"{fact('tool')}: {fact('calls')} times, {fact('consecutive_calls')} in a row"
-    if kind == "rejection":
-        status = fact("status")
-        return f"status {status}{', by the upstream provider' if fact('upstream') else ''}" if status else ""
-    return ""
 
 
 def _pool(console: Console, pool: PoolReport) -> None:

@@ -12,6 +12,8 @@ from lowwater.detector.wording import tokens
 __all__ = ["held_chart", "pool_chart", "room_chart"]
 
 _WIDTH, _LEFT, _RIGHT = 760, 54, 8
+_LEAST_COLUMNS = 24
+"""Few calls are drawn as narrow columns from the left, not as walls."""
 _PARTS = ("system", "tools", "retrieval", "scratchpad", "working")
 
 
@@ -20,7 +22,7 @@ def _scale(value: float, top: float, height: float) -> float:
 
 
 def _step(count: int) -> float:
-    return (_WIDTH - _LEFT - _RIGHT) / max(1, count)
+    return (_WIDTH - _LEFT - _RIGHT) / max(_LEAST_COLUMNS, count)
 
 
 def _axis(top: float, height: float, margin: float) -> str:
@@ -125,7 +127,7 @@ def _line(
 def pool_chart(pool: PoolReport, title: str) -> str:
     """What the members held at the peak of their sum, side by side, against the pool's ceiling."""
     height, margin = 34.0, 4.0
-    total = sum(pool.peak_input_tokens) or pool.peak_tokens
+    total = (sum(pool.peak_input_tokens) or pool.peak_tokens) + (pool.parent_peak_tokens or 0)
     top = float(max(pool.ceiling_tokens or 0, pool.peak_tokens, total) * 1.04 or 1)
     wide = _WIDTH - _LEFT - _RIGHT
     body, x = [], float(_LEFT)
@@ -135,6 +137,9 @@ def pool_chart(pool: PoolReport, title: str) -> str:
             f'<rect class="member{index % 2}" x="{x:.1f}" y="{margin}" width="{max(0.6, width - 1):.1f}" height="{height}"/>'
         )
         x += width
+    if pool.parent_peak_tokens:
+        width = wide * pool.parent_peak_tokens / top
+        body.append(f'<rect class="system" x="{x:.1f}" y="{margin}" width="{width:.1f}" height="{height}"/>')
     if pool.ceiling_tokens is not None:
         mark = _LEFT + wide * pool.ceiling_tokens / top
         body.append(f'<line class="ceiling" x1="{mark:.1f}" x2="{mark:.1f}" y1="0" y2="{height + 8}"/>')

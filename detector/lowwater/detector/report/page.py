@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from lowwater.detector.findings import Severity
+from lowwater.detector.findings import Kind, Severity
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.report.charts import held_chart, pool_chart, room_chart
 from lowwater.detector.report.series import Point, SeriesBook
@@ -97,17 +97,15 @@ def _head(sources: Sequence[str], summary: Summary) -> Iterator[str]:
     levels = (Severity.PAGE, Severity.TICKET, Severity.INFO)
     worse = (0, summary.count(Severity.PAGE), summary.count(Severity.TICKET))
     counts += [f"{summary.count(level) - more} {level.label}" for level, more in zip(levels, worse, strict=True)]
-    yield (
-        '<header><p class="meta">lowwater · '
-        + escape(names)
-        + '</p><button id="theme" type="button">light / dark</button>'
-    )
-    yield f'<h1 class="{kind}">{escape(text)}</h1></header><p class="soft">{" · ".join(counts)}</p>'
+    button = '<button id="theme" type="button">light / dark</button>'
+    yield f'<header><div class="top"><p class="meta">lowwater · {escape(names)}</p>{button}</div>'
+    yield f'<h1 class="{kind}">{escape(text)}</h1><p class="soft">{" · ".join(counts)}</p>'
     if summary.unjudged and summary.calls:
         yield (
             f'<p class="soft">{summary.unjudged:,} of {summary.calls:,} calls could not be judged: their input or window is'
             " unknown. <code>lowwater doctor</code> says what would help.</p>"
         )
+    yield "</header>"
 
 
 def _findings(summary: Summary) -> Iterator[str]:
@@ -154,26 +152,13 @@ def _finding(episode: Episode) -> Iterator[str]:
 
 
 def _why(episode: Episode) -> str:
-    """The finding in one sentence, with its numbers where they tell."""
-    said = episode.worst.evidence
-    if "residual_tokens" in said and "requirement_tokens" in said:
-        used = said.get("utilization_ratio")
-        calm = f", while the gauge shows {used:.0%}" if isinstance(used, float) else ""
-        worst = episode.hardest.residual_tokens if episode.hardest is not None else None
-        low = f"; at worst {tokens(worst)}" if worst is not None and worst < said["residual_tokens"] else ""
-        return (
-            f"{tokens(said['residual_tokens'])} tokens are left for working memory, {tokens(said['requirement_tokens'])} are"
-            f" needed{calm}{low}."
-        )
-    if "pool_ceiling_tokens" in said:
-        at_once = plural(int(said.get("width") or 0), "subagent")
-        return f"{at_once} at once under a ceiling of {tokens(said['pool_ceiling_tokens'])} tokens."
-    if "over_high_water_tokens" in said:
-        return (
-            f"{tokens(said['over_high_water_tokens'])} tokens above the mark for"
-            f" {plural(int(said.get('debt_turns') or 0), 'turn')}: {episode.worst.reason.replace('_', ' ')}."
-        )
-    return episode.worst.reason.replace("_", " ")[:1].upper() + episode.worst.reason.replace("_", " ")[1:] + "."
+    """The finding in one sentence, with its numbers."""
+    said = episode.sentence()
+    worst = episode.hardest.residual_tokens if episode.hardest is not None else None
+    if worst is not None and episode.worst.kind is Kind.SILENT_STARVATION:
+        said += f"; at worst {tokens(worst)} left"
+    said = said or episode.worst.reason.replace("_", " ")
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 # --- pools and contexts ----------------------------------------------------------------------------------------------
@@ -190,7 +175,8 @@ def _pools(summary: Summary) -> Iterator[str]:
         name = f"{pool.width} at once of {pool.members}: {tokens(pool.peak_tokens)} tokens held together, {against}"
         yield f'<article class="card{" finding page" if over else ""}"><h3>{escape(name)}</h3>'
         yield f'<p class="meta">{escape(pool.service or "unknown service")} · {when(pool.start_ns)}</p>'
-        yield f"<figure>{pool_chart(pool, name)}<figcaption>each block is one subagent at the peak</figcaption></figure>"
+        caption = "each block is one subagent at the peak of their sum; grey is the orchestrator"
+        yield f"<figure>{pool_chart(pool, name)}<figcaption>{caption}</figcaption></figure>"
         yield "</article>"
     if len(pools) > _MAX_POOLS:
         yield f'<p class="soft">… and {len(pools) - _MAX_POOLS} more.</p>'
@@ -214,7 +200,7 @@ def _contexts(summary: Summary, book: SeriesBook) -> Iterator[str]:
     )
     yield '<section aria-labelledby="contexts"><h2 id="contexts">Who held the tokens</h2>' + _legend()
     for context in ranked[:_MAX_DRAWN]:
-        yield from _context(context, book, open_table=False)
+        yield from _context(context, book)
     if len(ranked) > _MAX_DRAWN:
         yield '<article class="card"><h3>The other contexts</h3><div class=scroll><table><thead><tr><th>agent</th>'
         yield "<th>calls</th><th>largest prompt</th><th>least left</th></tr></thead><tbody>"
@@ -240,7 +226,7 @@ def _name(context: ContextSummary) -> str:
     return " · ".join(part for part in (context.agent or "unnamed agent", context.model, context.service) if part)
 
 
-def _context(context: ContextSummary, book: SeriesBook, *, open_table: bool) -> Iterator[str]:
+def _context(context: ContextSummary, book: SeriesBook) -> Iterator[str]:
     series = book.series.get(context.key)
     points = series.shown() if series is not None else []
     anchor = short_id(context.key)
@@ -255,7 +241,7 @@ def _context(context: ContextSummary, book: SeriesBook, *, open_table: bool) -> 
     yield f'<p class="meta">{" · ".join(facts)}</p>'
     if points:
         yield from _figures(context, points)
-        yield from _table(points, open_table=open_table)
+        yield from _table(points, anchor)
     yield "</article>"
 
 
@@ -276,9 +262,9 @@ def _figures(context: ContextSummary, points: Sequence[Point]) -> Iterator[str]:
     yield "</figcaption><output aria-live=polite></output></figure>"
 
 
-def _table(points: Sequence[Point], *, open_table: bool) -> Iterator[str]:
-    yield f"<details{' open' if open_table else ''}><summary>the same as a table</summary><div class=scroll tabindex=0"
-    yield ' role="region" aria-label="table of calls"><table><thead><tr>'
+def _table(points: Sequence[Point], anchor: str) -> Iterator[str]:
+    yield "<details><summary>the same as a table</summary><div class=scroll tabindex=0"
+    yield f' role="region" aria-label="table of calls of context {anchor}"><table><thead><tr>'
     yield (
         "".join(f"<th{' class=text' if name == 'state' else ''}>{name}</th>" for name in _COLUMNS)
         + "</tr></thead><tbody>"

@@ -17,10 +17,10 @@ for (const chart of document.querySelectorAll(".chart")) {
     said.textContent = names.map((name, at) => `${name} ${cells[at]}`).join(" · ");
   };
   chart.addEventListener("pointermove", (event) => {
-    const box = chart.getBoundingClientRect();
+    const box = event.currentTarget.querySelector("svg").getBoundingClientRect();
     const left = (54 / 760) * box.width;
     const wide = box.width - left - (8 / 760) * box.width;
-    say(Math.floor(((event.clientX - box.left - left) / wide) * rows.length));
+    say(Math.floor(((event.clientX - box.left - left) / wide) * Math.max(24, rows.length)));
   });
   chart.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: rows.length - 1 };
