@@ -27,7 +27,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.ingest import Ingest
 from lowwater.detector.operators import starvation
 from lowwater.detector.pipeline import Pipeline
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held
+from lowwater.detector.policies.starvation import Arbitration, Claims, Held, arbitrate
 from lowwater.detector.simulation.disturb import DISTURBANCES, disturb
 from lowwater.detector.simulation.emit import records
 from lowwater.detector.simulation.model import Run
@@ -80,7 +80,6 @@ def ablated(name: str) -> ExitStack:
     """One component replaced by what it is better than."""
     stack = ExitStack()
     if name == "no reservations":
-        arbitrate = starvation.arbitrate
 
         def without(*, claims: Claims, held: Held, **rest: Any) -> Arbitration:
             bare = Claims(0, claims.retrieval_tokens, claims.scratchpad_tokens, claims.working_tokens)
