@@ -42,6 +42,23 @@ ABLATIONS = ("as it is", "no reservations", "no censoring", "no tracks", "chars 
 HOURS = "agent_hours"
 
 
+NOTES = """\
+## What this does not show
+
+- The runs are simulated, by agents that we wrote: they show that the rules do what they are meant to, not how often real
+  fleets starve. `lowwater replay --backtest` judges real traces.
+- Most scenarios state the requirement and the ceiling. In `starvation_learned` the requirement is learned from earlier runs
+  of the role; in `cold_start` and in half of the agents of the healthy hours only the ceiling is known.
+- No scenario covers `fanout_redistribution_unsafe`, `compaction_debt_share`, `retry_amplification` or `retry_synchrony`.
+- Without content nobody can see whether notes or results were dropped where a prompt stays level: starvation is then found
+  late or not at all, most of all where the requirement, too, had to be learned from usage.
+- `unknown` regimes are subagents for which no ceiling was stated: a right answer, but none.
+- Several rules for content-free traces were chosen on the tuning seeds: answers before tools count half as calls, a large
+  drop is taken from results first, and a deficit must last twice as many turns.
+- An ablation without effect here shows that these scenarios do not need the component, not that nothing does.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run to judge."""
@@ -319,7 +336,7 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
         "ablation|starvation, with|without|fan-out, with|without|compaction, with|without|look-alikes with false findings|regimes right",
         lines,
     )
-    return "\n".join(out).rstrip() + "\n"
+    return "\n".join(out) + NOTES
 
 
 def main() -> int:
