@@ -238,7 +238,10 @@ class Assembler:
         while self.state.waiting:
             trace_id, span_id = self.state.waiting[0]
             trace = self.traces.get(trace_id)
-            held = trace.held[span_id]
+            held = trace.held.get(span_id)
+            if held is None:  # the stored state of its trace was damaged: it is said where that was found
+                self.state.waiting.popleft()
+                continue
             # A roll-up waits in any case: a call below it may come late, and then it does not count.
             waits = held.rollup or not ancestry_known(trace, held.reading)
             end_ns = held.reading.end_ns
@@ -264,7 +267,9 @@ class Assembler:
 
     def _events(self, trace_id: str, span_id: str) -> Iterator[Event]:
         trace = self.traces.get(trace_id)
-        held = trace.held.pop(span_id)
+        held = trace.held.pop(span_id, None)
+        if held is None:
+            return
         reading = held.reading
         anchor, conversation = anchor_of(trace, reading, self._directory)
         origin = Origin(

@@ -176,3 +176,37 @@ def test_any_order_within_the_lateness_gives_the_findings_of_replay(tmp_path: Pa
     running.stop()
     told = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()]
     assert starts(told) == expected
+
+
+def test_a_state_file_that_rots_stops_nothing(tmp_path: Path) -> None:
+    """Random bytes of the file are overwritten while nobody looks: what is lost is counted, the rest is served."""
+    work = single_spans("incident.otlp.jsonl", 1)
+    refused = 0
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        process = Process(folder, CONFIG)
+        for request in work[: len(work) // 2]:
+            assert process.post(json.dumps(request).encode()).status_code == 200
+        assert process.terminate() == 0
+        path, draw = folder / "state.db", random.Random(seed)
+        data = bytearray(path.read_bytes())
+        for _ in range(2):
+            place = draw.randrange(4_096, len(data))  # the first page says what the file is
+            data[place] ^= draw.randrange(1, 256)
+        path.write_bytes(data)
+        try:
+            process = Process(folder, CONFIG)
+        except AssertionError:  # it says so, and does not touch the file
+            said = (folder / "log").read_text().splitlines()[-1]
+            assert said.startswith("lowwater: ")
+            assert "name another file" in said
+            assert path.read_bytes() == data
+            refused += 1
+            continue
+        statuses = {process.post(json.dumps(request).encode()).status_code for request in work[len(work) // 2 :]}
+        assert statuses <= {200, 503}
+        assert requests.get(process.url("admin", "/healthz"), timeout=10).status_code == 200
+        assert requests.get(process.url("admin", "/metrics"), timeout=10).status_code == 200
+        assert process.terminate() == 0
+    assert refused < 5

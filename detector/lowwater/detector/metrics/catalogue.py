@@ -66,7 +66,7 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
         "malformed", "invalid", "too_large", "busy", "state", "stopping", "unauthenticated", "content_type",
         "content_encoding", "not_found", "method", "disconnected",
     ),
-    "fault": ("commit", "checkpoint", "expire", "outbox", "reading", "state"),
+    "fault": ("commit", "checkpoint", "expire", "outbox", "reading", "state", "fault"),
     "why": ("idle", "capacity"),
     "label": tuple(OPEN_LABELS),
     "sink": (),

@@ -135,7 +135,7 @@ class Intake:
                 await asyncio.wrap_future(self._submit(readings))
             except Busy:
                 raise self._unavailable("busy", "the detector is behind", _RETRY_SECONDS) from None
-            except OSError:
+            except Exception:
                 raise self._unavailable(
                     "state", "the detector cannot write its state", _RETRY_STORAGE_SECONDS
                 ) from None

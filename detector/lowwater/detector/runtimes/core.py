@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +87,8 @@ class Core(threading.Thread):
         look_seconds: how often early looks happen, at most.
 
     Attributes:
-        ready: set when what a crash left has been taken up.
+        ready: set when what a crash left has been taken up, or could not be.
+        error: why it could not be.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Core(threading.Thread):
         super().__init__(name="lowwater-core", daemon=True)
         self.live = live
         self.ready = threading.Event()
+        self.error: Exception | None = None
         self._watcher, self._outlets, self._clock = watcher, outlets, clock
         self._max_waiting = max_waiting
         self._checkpoint_seconds, self._look_seconds = checkpoint_seconds, look_seconds
@@ -158,13 +161,24 @@ class Core(threading.Thread):
 
     def run(self) -> None:
         """Until stopped."""
-        recovered = self.live.recover(self._clock())
+        try:
+            recovered = self.live.recover(self._clock())
+        except Exception as error:
+            self.error = error
+            self.ready.set()
+            return
         if recovered:
             _log.info("took up %d readings that no checkpoint held yet", recovered)
         self.ready.set()
         while not self._stopping or not self._queue.empty():
-            self._take_in(0.0 if self._slice() else _IDLE_SECONDS)
-            self._housekeeping()
+            try:
+                self._take_in(0.0 if self._slice() else _IDLE_SECONDS)
+                self._housekeeping()
+            except Exception:
+                # Whatever it is, senders must not be left waiting for a thread that is gone.
+                _log.exception("a fault of lowwater, please report it")
+                self._watcher.failed("fault")
+                time.sleep(_IDLE_SECONDS)
         self._finish()
 
     def _take_in(self, wait_seconds: float) -> None:
@@ -186,7 +200,7 @@ class Core(threading.Thread):
         started = time.perf_counter()
         try:
             self.live.submit(readings, self._clock())
-        except OSError as error:
+        except Exception as error:
             _log.error("nothing is acknowledged until the state can be written: %s", error)
             self._watcher.failed("commit")
             for _, future in group:
@@ -236,7 +250,7 @@ class Core(threading.Thread):
             self._guarded("expire", lambda: self.live.expire(self._clock()))
         if now >= self._next_checkpoint:
             self._next_checkpoint = now + (self._checkpoint_seconds if self._checkpoint() else _RETRY_SECONDS)
-        self._pump()
+        self._guarded("outbox", self._pump)
 
     def _checkpoint(self) -> bool:
         if not self.live.changes:
@@ -273,7 +287,7 @@ class Core(threading.Thread):
         """Do something that the disk may refuse; what is not done is tried again."""
         try:
             action()
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             _log.error("%s: %s", what, error)
             self._watcher.failed(what)
             return False
@@ -283,4 +297,4 @@ class Core(threading.Thread):
         if self.live.store.path is None:  # nothing will take up what waits
             self.live.finish(self._clock())
         self._checkpoint()
-        self._pump()
+        self._guarded("outbox", self._pump)

@@ -14,6 +14,7 @@ provisional; the pipeline confirms it under the same id, or it is withdrawn.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -124,11 +125,12 @@ class LiveDetector:
     def recover(self, now_ns: int) -> int:
         """Take up the readings that were acknowledged and not yet part of a checkpoint; returns how many."""
         count = 0
-        waiting = [
-            self.pipeline.spaces["trace"].get(trace).held[span] for trace, span in self.pipeline.assembler.state.waiting
-        ]
-        if waiting:
-            self._pushed.append((now_ns, max(held.reading.end_ns for held in waiting)))
+        traces, assembler = self.pipeline.spaces["trace"], self.pipeline.assembler
+        held = [(place, traces.get(place[0]).held.get(place[1])) for place in assembler.state.waiting]
+        assembler.state.waiting = deque(place for place, item in held if item is not None)
+        ends = [item.reading.end_ns for _, item in held if item is not None]
+        if ends:
+            self._pushed.append((now_ns, max(ends)))
         for number, reading in self.store.journal():
             if reading is None:
                 self.damaged += 1
@@ -312,7 +314,7 @@ class LiveDetector:
             return self._pending[place]
         try:
             return self.store.load(space, key)
-        except StateError:
+        except (StateError, sqlite3.Error):
             # What is damaged is unknown: the context starts anew, which is said in a metric, and nothing stops.
             self.damaged += 1
             return None

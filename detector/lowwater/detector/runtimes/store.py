@@ -91,8 +91,8 @@ class Store:
             self._check_version()
             self._codec = Codec(json.loads(self._meta("schema") or b"{}"))
             self._schema_size = len(self._codec.schema)
-        except sqlite3.DatabaseError as error:
-            raise _refused(path, str(error)) from error
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise _damaged(path, str(error)) from error
         row = self._db.execute("SELECT max(id) FROM journal").fetchone()
         # Ids never come back: a consumed row's id must not name a later one.
         self._next_id = max(row[0] or 0, int(self._meta("journal_id") or b"0")) + 1
@@ -127,7 +127,11 @@ class Store:
 
     def journal(self) -> Iterator[tuple[int, Reading | None]]:
         """Readings that no checkpoint contains yet, in the order in which they came; None for one that is damaged."""
-        for number, data in self._db.execute("SELECT id, data FROM journal ORDER BY id").fetchall():
+        try:
+            rows = self._db.execute("SELECT id, data FROM journal ORDER BY id").fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _damaged(self.path, str(error)) from error
+        for number, data in rows:
             try:
                 yield number, self._codec.decode(data)
             except StateError:
@@ -151,7 +155,10 @@ class Store:
     def globals(self, name: str) -> Any:
         """What belongs to no key, None if it was never saved."""
         data = self._meta(f"global:{name}")
-        return None if data is None else self._codec.decode(data)
+        try:
+            return None if data is None else self._codec.decode(data)
+        except StateError as error:
+            raise _damaged(self.path, str(error)) from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make a checkpoint.
@@ -247,8 +254,11 @@ class Store:
     # --- meta --------------------------------------------------------------------------------------------------------
 
     def _meta(self, name: str) -> bytes | None:
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else bytes(row[0])
+        try:
+            row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+            return None if row is None else bytes(row[0])
+        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            raise _damaged(self.path, str(error)) from error
 
     def _put_meta(self, name: str, value: bytes) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
@@ -299,6 +309,10 @@ def _open(path: Path | None, *, sync: bool) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         raise _refused(path, f"is not a state file: {error}: name another file") from error
     return db
+
+
+def _damaged(path: Path | None, why: str) -> StateError:
+    return StateError(f"{path}: is damaged: {why}: move it away and start again, or name another file")
 
 
 def _refused(path: Path | None, why: str) -> InputError:

@@ -25,7 +25,8 @@ class Admin:
     Args:
         metrics: from header fields to the answer of a scrape.
         documents: by path, what makes a JSON document.
-        is_ready: whether it takes spans.
+        is_ready: why it takes no spans, empty if it does.
+        is_alive: why it should be started again, empty if it is well.
         check_token: refuses a wrong ``Authorization``; health needs none.
     """
 
@@ -34,9 +35,11 @@ class Admin:
         metrics: Callable[[Mapping[str, str]], Awaitable[Answer]],
         documents: Mapping[str, Callable[[], Awaitable[Any]]],
         is_ready: Callable[[], str],
+        is_alive: Callable[[], str],
         check_token: Callable[[str | None], None],
     ) -> None:
-        self._metrics, self._documents, self._is_ready, self._check_token = metrics, documents, is_ready, check_token
+        self._metrics, self._documents, self._check_token = metrics, documents, check_token
+        self._is_ready, self._is_alive = is_ready, is_alive
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -57,7 +60,8 @@ class Admin:
                 _json({"error": "only read from here; send spans to the OTLP addresses"}),
             )
         if path == "/healthz":
-            return 200, {}, _json({"status": "ok"})
+            why = self._is_alive()
+            return (503 if why else 200), {}, _json({"status": why or "ok"})
         if path == "/readyz":
             why = self._is_ready()
             return (503 if why else 200), {}, _json({"status": why or "ok"})

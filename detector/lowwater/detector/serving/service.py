@@ -159,6 +159,7 @@ class Service:
 
         Raises:
             ConfigError: an address cannot be had.
+        StateError: what is in the state file cannot be read.
         """
         with ExitStack() as undo:
             apps = {"http": OtlpHttp(self.intake), "admin": self._admin()}
@@ -177,6 +178,8 @@ class Service:
         for thread in (*self._feeders, self.core, *([self._export] if self._export is not None else [])):
             thread.start()
         await asyncio.to_thread(self.core.ready.wait)
+        if self.core.error is not None:
+            raise self.core.error
         if self._grpc is not None:
             await self._grpc.start()
         self._tasks = [asyncio.create_task(server.serve()) for server in self._https]
@@ -246,6 +249,7 @@ class Service:
             self._metrics,
             {"/v1/findings": self._findings, "/v1/doctor": self._doctor},
             lambda: "" if self._ready else "not ready",
+            lambda: "" if self.core.is_alive() or not self._ready else "the core thread has ended",
             self.intake.check_token,
         )
 
