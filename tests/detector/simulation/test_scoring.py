@@ -6,7 +6,7 @@ import pytest
 
 from lowwater.detector.findings import Finding, Kind, Severity, State, finding_id
 from lowwater.detector.ledger import LedgerEntry
-from lowwater.detector.simulation.disturb import DISTURBANCES, SKEW_SECONDS, disturb
+from lowwater.detector.simulation.disturb import DISTURBANCES, KEPT_CHARACTERS, SKEW_SECONDS, WITHIN_SECONDS, disturb
 from lowwater.detector.simulation.emit import records
 from lowwater.detector.simulation.model import Agent, CallTruth, Expected, LlmCall, Run, Truth
 from lowwater.detector.simulation.scenarios import SCENARIOS
@@ -130,6 +130,42 @@ def test_what_disturbances_change() -> None:
     }
     assert len(offsets) == 1
     assert all(abs(offset) <= SKEW_SECONDS * 1_000_000_000 for offset in offsets)
+    late = disturb(spans, "late", 1)
+    assert sorted(span.span_id for span in late) == sorted(ids)
+    assert late != spans
     bare = disturb(spans, "missing_ids", 1)
     assert any("gen_ai.conversation.id" in span.attributes for span in spans)
     assert not any("gen_ai.conversation.id" in span.attributes or "gen_ai.agent.id" in span.attributes for span in bare)
+
+
+def test_delays_within_the_lateness_are_no_longer_than_it() -> None:
+    spans = disturb(records(SCENARIOS["starvation"].make(1), "gen_ai", content=False), "out_of_order", 1)
+    latest, behind = 0, 0
+    for span in spans:
+        latest = max(latest, span.end_time_unix_nano)
+        behind = max(behind, latest - span.end_time_unix_nano)
+    assert 1_000_000_000 < behind <= WITHIN_SECONDS * 1_000_000_000
+
+
+def test_a_sampler_keeps_whole_traces() -> None:
+    spans = records(SCENARIOS["healthy"].make(3), "gen_ai", content=False)
+    traces = {span.trace_id for span in spans}
+    kept = [{span.trace_id for span in disturb(spans, "sampled", seed)} for seed in range(12)]
+    assert all(each and each <= traces for each in kept)
+    assert any(each < traces for each in kept)
+    for each, seed in zip(kept, range(12), strict=True):
+        assert disturb(spans, "sampled", seed) == [span for span in spans if span.trace_id in each]
+
+
+def test_truncation_cuts_text_and_nothing_else() -> None:
+    spans = records(SCENARIOS["starvation"].make(1), "gen_ai")
+    for before, after in zip(spans, disturb(spans, "truncated", 1), strict=True):
+        for key, value in before.attributes.items():
+            assert after.attributes[key] == (value[:KEPT_CHARACTERS] if isinstance(value, str) else value)
+    assert any(isinstance(value, str) and len(value) > KEPT_CHARACTERS for value in spans[-2].attributes.values())
+
+
+def test_the_error_of_the_residual_is_a_part_of_the_ceiling() -> None:
+    # The truth of `story`: a ceiling of 100 and nothing in it.
+    made = score(story(), [LedgerEntry("t", f"{1:016x}", residual_tokens=90), LedgerEntry("t", f"{2:016x}")])
+    assert made.residual_errors == [pytest.approx(0.1)]

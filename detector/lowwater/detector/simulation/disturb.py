@@ -15,6 +15,14 @@ SKEW_SECONDS = 37
 
 LOSS_RATIO = 0.05
 
+WITHIN_SECONDS, BEYOND_SECONDS = 50, 600
+"""Delays within the lateness that is allowed by default (60 s), and far beyond it."""
+
+LATE_RATIO = 0.03
+
+KEPT_CHARACTERS = 2_048
+"""What is left of a long attribute: the limit of an SDK or a collector, which cuts JSON wherever it happens to be."""
+
 _IDS = ("conversation.id", "session.id", "session_id", "agent.id", "thread_id", "user.id")
 
 
@@ -22,8 +30,43 @@ def _nothing(spans: list[SpanRecord], _: random.Random) -> list[SpanRecord]:
     return spans
 
 
+def _arriving(spans: list[SpanRecord], delays: list[float]) -> list[SpanRecord]:
+    """In the order of arrival, where each comes so many seconds after its end."""
+    order = sorted(
+        range(len(spans)), key=lambda index: spans[index].end_time_unix_nano + int(delays[index] * 1_000_000_000)
+    )
+    return [spans[index] for index in order]
+
+
 def _out_of_order(spans: list[SpanRecord], draw: random.Random) -> list[SpanRecord]:
-    return draw.sample(spans, len(spans))
+    return _arriving(spans, [draw.uniform(0, WITHIN_SECONDS) for _ in spans])
+
+
+def _late(spans: list[SpanRecord], draw: random.Random) -> list[SpanRecord]:
+    return _arriving(
+        spans, [draw.uniform(WITHIN_SECONDS, BEYOND_SECONDS) if draw.random() < LATE_RATIO else 0.0 for _ in spans]
+    )
+
+
+def _sampled(spans: list[SpanRecord], draw: random.Random) -> list[SpanRecord]:
+    """Every second trace, and at least one: what a head sampler leaves."""
+    traces = list(dict.fromkeys(span.trace_id for span in spans))
+    kept = {trace for trace in traces if draw.random() < 0.5} or {draw.choice(traces)}
+    return [span for span in spans if span.trace_id in kept]
+
+
+def _truncated(spans: list[SpanRecord], _: random.Random) -> list[SpanRecord]:
+    return [
+        dataclasses.replace(
+            span,
+            attributes={
+                key: value[:KEPT_CHARACTERS] if isinstance(value, str) else value
+                for key, value in span.attributes.items()
+            },
+            _namespaces=None,
+        )
+        for span in spans
+    ]
 
 
 def _duplicates(spans: list[SpanRecord], draw: random.Random) -> list[SpanRecord]:
@@ -66,12 +109,15 @@ def _without_ids(spans: list[SpanRecord], _: random.Random) -> list[SpanRecord]:
 DISTURBANCES: Mapping[str, Callable[[list[SpanRecord], random.Random], list[SpanRecord]]] = {
     "none": _nothing,
     "out_of_order": _out_of_order,
+    "late": _late,
     "duplicates": _duplicates,
     "clock_skew": _skewed,
     "missing_ids": _without_ids,
     "span_loss": _lost,
+    "sampled": _sampled,
+    "truncated": _truncated,
 }
-"""By name. ``span_loss`` drops one span in twenty, roots excepted; losing whole traces changes nothing for the others."""
+"""By name. Spans come back in their order of arrival. ``span_loss`` drops one span in twenty, roots excepted."""
 
 
 def disturb(spans: list[SpanRecord], name: str, seed: int) -> list[SpanRecord]:

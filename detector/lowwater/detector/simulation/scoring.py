@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from lowwater.detector.findings import Finding, Kind, Severity, State
 from lowwater.detector.ledger import LedgerEntry
-from lowwater.detector.simulation.model import Agent, Expected, LlmCall, Run
+from lowwater.detector.simulation.model import Agent, CallTruth, Expected, LlmCall, Run
 
 __all__ = ["EARLY_TURNS", "FAMILIES", "REGIMES", "Counts", "RunScore", "score", "wilson"]
 
@@ -89,6 +89,7 @@ class RunScore:
         pages: findings that page although nothing in the run should.
         regimes: calls by (true regime, regime of the ledger).
         classes: refused calls by (true class, class found); ``none`` where no finding names one.
+        residual_errors: of each call that is known, how far the residual is from the true one, as part of the ceiling.
     """
 
     families: dict[str, Counts] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class RunScore:
     pages: int = 0
     regimes: dict[tuple[str, str], int] = field(default_factory=dict)
     classes: dict[tuple[str, str], int] = field(default_factory=dict)
+    residual_errors: list[float] = field(default_factory=list)
 
 
 def score(run: Run, outputs: Iterable[object]) -> RunScore:
@@ -146,6 +148,9 @@ def score(run: Run, outputs: Iterable[object]) -> RunScore:
         entry = entries.get(f"{truth.span_id:016x}")
         cell = (REGIMES.get(truth.regime, truth.regime), entry.regime if entry is not None else "not_read")
         made.regimes[cell] = made.regimes.get(cell, 0) + 1
+        if entry is not None and entry.residual_tokens is not None:
+            error = abs(entry.residual_tokens - _residual_tokens(truth)) / truth.ceiling_tokens
+            made.residual_errors.append(error)
     for owner, true in {owners[f"{span:016x}"]: true for span, true in run.truth.rejections.items()}.items():
         cell = (true, classes.get(owner, "none"))
         made.classes[cell] = made.classes.get(cell, 0) + 1
@@ -170,6 +175,12 @@ def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
     reach = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
     scale = 1 + z * z / of
     return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
+
+
+def _residual_tokens(truth: CallTruth) -> int:
+    reserved = truth.system_tokens + truth.tools_tokens
+    reserved += truth.output_reserved_tokens + truth.retry_reserved_tokens + truth.staging_reserved_tokens
+    return truth.ceiling_tokens - reserved - truth.retrieval_tokens - truth.scratchpad_tokens
 
 
 def _same(item: Expected, kind: str, owner: str | None, label: str) -> bool:
