@@ -82,6 +82,8 @@ class Table:
     alike: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     regimes: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     classes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    errors: dict[bool, list[float]] = field(default_factory=dict)
+    pages: int = 0
     runs: int = 0
     calls: int = 0
 
@@ -166,10 +168,12 @@ def main_cases(base: int, rounds: int) -> list[Case]:
 
 
 def ablation_cases(base: int, rounds: int) -> list[Case]:
-    """The same runs for every ablation, in the semantic conventions, with content."""
+    """The same runs for every ablation, in the semantic conventions; half with content, half without ids."""
     names = [n for n in SCENARIOS if n not in (HOURS, "healthy") and SCENARIOS[n].family != "rejection"]
     return [
-        Case(name, base + 500_000 + number, "gen_ai", number % 2 == 0, "none", ablation)
+        Case(
+            name, base + 500_000 + number, "gen_ai", number % 2 == 0, ("none", "missing_ids")[number // 2 % 2], ablation
+        )
         for ablation in ABLATIONS
         for number in range(rounds)
         for name in names
@@ -184,6 +188,8 @@ def hour_cases(base: int, count: int) -> list[Case]:
 def add(table: Table, case: Case, made: RunScore, calls: int) -> None:
     table.runs += 1
     table.calls += calls
+    table.pages += made.pages
+    table.errors.setdefault(case.content, []).extend(made.residual_errors)
     scenario = SCENARIOS[case.scenario]
     for family, counts in made.families.items():
         keys: list[tuple[Any, ...]] = [
@@ -218,6 +224,49 @@ def percent(hits: int, of: int) -> str:
     return f"{100 * hits / of:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
+def mean_percent(shares: list[float]) -> str:
+    return f"{100 * statistics.fmean(shares):.2f} %" if shares else "-"
+
+
+def targets(table: Table, hours: tuple[float, int, int]) -> list[str]:
+    """What was to be reached, what was, and whether it is."""
+    lines = []
+    for content, wanted in ((True, 0.97), (False, 0.90)):
+        for family in FAMILIES[:3]:
+            f1 = table.families.get(("content", content, family), Counts()).f1
+            lines.append(
+                (f"F1 of {family}, {mode(content)} content", f"at least {wanted:.2f}", show(f1), (f1 or 0) >= wanted)
+            )
+    for content in (True, False):
+        names = {name for name, part, has in table.alike if part == "runs" and has is content}
+        shares = {name: table.alike[name, "false", content] / table.alike[name, "runs", content] for name in names}
+        worst = max(sorted(shares), key=lambda name: shares[name])
+        lines.append(
+            (
+                f"false findings of each look-alike, {mode(content)} content",
+                "below 2 %",
+                f"{100 * shares[worst]:.1f} %" + (f" ({worst})" if shares[worst] else ""),
+                shares[worst] < 0.02,
+            )
+        )
+    total, pages, _ = hours
+    whole = total >= HOURS_WANTED
+    lines.append(
+        (f"false pages in {HOURS_WANTED} healthy agent-hours", "0", f"{pages} in {total:.0f}", whole and not pages)
+    )
+    delays = table.delays.get(("silent_starvation", True), [])
+    median = statistics.median(delays) if delays else None
+    lines.append(
+        (
+            "turns to detection of starvation, median, with content",
+            "at most 2",
+            "-" if median is None else f"{median:g}",
+            median is not None and median <= 2,
+        )
+    )
+    return rows("target|wanted|measured|", [[*line[:3], "met" if line[3] else "**missed**"] for line in lines])
+
+
 def rows(header: str, lines: list[list[str]]) -> list[str]:
     names = [name.strip() for name in header.split("|")]
     made = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
@@ -237,6 +286,9 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
         f"Seeds from {TUNE_SEED} are for tuning, those from {SCORE_SEED} for this table; nothing was tuned on the latter.",
         "Matching rules: `lowwater.detector.simulation.scoring`. Intervals are Wilson's, 95 %. `info` findings count too.",
         "",
+        "## Targets",
+        "",
+        *targets(table, hours),
         "## Families",
         "",
     ]
@@ -336,7 +388,13 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
         "true|" + "|".join(named),
         [[true, *(str(table.classes[true, each]) for each in named)] for true in sorted({c[0] for c in table.classes})],
     )
-    out += ["## Ablations", "", "Half of the runs with content, no disturbance, the same runs for all.", ""]
+    out += [
+        "## Ablations",
+        "",
+        "The same runs for all: half with content, half without ids of conversations and agents. Pages are those where nobody "
+        "should be woken. The error of the residual is the mean distance from the true one, as part of the ceiling.",
+        "",
+    ]
     lines = []
     for name, each in ablations.items():
         cells = [name]
@@ -347,9 +405,11 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
         of = sum(each.alike[key] for key in each.alike if key[1] == "runs")
         right = sum(number for (true, found, _), number in each.regimes.items() if true == found)
         known = sum(number for (_, found, _), number in each.regimes.items() if found not in ("unknown", "not_read"))
-        lines.append([*cells, percent(false, of), f"{100 * right / max(1, known):.1f} %"])
+        errors = [mean_percent(each.errors.get(content, [])) for content in (True, False)]
+        lines.append([*cells, percent(false, of), str(each.pages), f"{100 * right / max(1, known):.1f} %", *errors])
     out += rows(
-        "ablation|starvation, with|without|fan-out, with|without|compaction, with|without|look-alikes with false findings|regimes right",
+        "ablation|starvation, with|without|fan-out, with|without|compaction, with|without|look-alikes with false findings|pages"
+        "|regimes right|error of residual, with|without",
         lines,
     )
     return "\n".join(out) + NOTES

@@ -95,15 +95,18 @@ def _skewed(spans: list[SpanRecord], draw: random.Random) -> list[SpanRecord]:
     return moved
 
 
-def _without_ids(spans: list[SpanRecord], _: random.Random) -> list[SpanRecord]:
-    return [
-        dataclasses.replace(
-            span,
-            attributes={key: value for key, value in span.attributes.items() if not key.endswith(_IDS)},
-            _namespaces=None,
-        )
-        for span in spans
-    ]
+def _without(*endings: str) -> Callable[[list[SpanRecord], random.Random], list[SpanRecord]]:
+    def made(spans: list[SpanRecord], _: random.Random) -> list[SpanRecord]:
+        return [
+            dataclasses.replace(
+                span,
+                attributes={key: value for key, value in span.attributes.items() if not key.endswith(endings)},
+                _namespaces=None,
+            )
+            for span in spans
+        ]
+
+    return made
 
 
 DISTURBANCES: Mapping[str, Callable[[list[SpanRecord], random.Random], list[SpanRecord]]] = {
@@ -112,7 +115,8 @@ DISTURBANCES: Mapping[str, Callable[[list[SpanRecord], random.Random], list[Span
     "late": _late,
     "duplicates": _duplicates,
     "clock_skew": _skewed,
-    "missing_ids": _without_ids,
+    "missing_ids": _without(*_IDS),
+    "missing_agent_ids": _without("agent.id"),
     "span_loss": _lost,
     "sampled": _sampled,
     "truncated": _truncated,
