@@ -29,6 +29,7 @@ from lowwater.detector.ingest import Ingest
 from lowwater.detector.operators import starvation
 from lowwater.detector.pipeline import Pipeline
 from lowwater.detector.policies.starvation import Arbitration, Claims, Held, arbitrate
+from lowwater.detector.profiles import profile_for
 from lowwater.detector.runtimes.reorder import Reorder
 from lowwater.detector.simulation.disturb import DISTURBANCES, disturb
 from lowwater.detector.simulation.emit import records
@@ -42,6 +43,8 @@ HOURS_WANTED = 10_000
 FAMILIES = ("starvation", "fanout", "compaction", "rejection")
 ABLATIONS = ("as it is", "no reservations", "no censoring", "no tracks", "chars / 4")
 HOURS = "agent_hours"
+DIALECTS = tuple(name for name, writer in WRITERS.items() if profile_for(writer.scope, None) is None)
+"""A framework with a profile compacts at a trigger of its own; the simulated agents, which have theirs, would not be it."""
 
 
 NOTES = """\
@@ -51,6 +54,13 @@ NOTES = """\
   fleets starve. `lowwater replay --backtest` judges real traces.
 - Most scenarios state the requirement and the ceiling. In `starvation_learned` the requirement is learned from earlier runs
   of the role; in `cold_start` and in half of the agents of the healthy hours only the ceiling is known.
+- Labels follow DESIGN's definitions on the simulator's own numbers. Where a definition is wrong for a fleet, so is the label.
+- Each dialect is written by our writer from its documentation and recorded traces; a release that writes otherwise is not here.
+- Frameworks with a trigger profile are left out: the simulated agents compact at their own trigger. On tuning seeds such
+  agents, written as `strands` (profile 0.70) and compacting at 0.90, got `compaction_debt` tickets: where a framework's
+  trigger was moved, `trigger_ratio` has to be configured.
+- Healthy hours keep real counts of calls, tens of seconds to minutes apart, but of six kinds of agents only.
+- Without content a first message of some thousand tokens cannot be told from the system prompt; needs learned so are too low.
 - No scenario covers `fanout_redistribution_unsafe`, `compaction_debt_share`, `retry_amplification` or `retry_synchrony`.
 - Without content nobody can see whether notes or results were dropped where a prompt stays level: starvation is then found
   late or not at all, most of all where the requirement, too, had to be learned from usage.
@@ -156,7 +166,7 @@ def judge(case: Case) -> tuple[Case, RunScore, float, int]:
 
 def main_cases(base: int, rounds: int) -> list[Case]:
     """Every scenario, equally often; dialects, content and disturbances in turn, so that all pairs come up."""
-    names, dialects, kinds = [n for n in SCENARIOS if n != HOURS], list(WRITERS), list(DISTURBANCES)
+    names, dialects, kinds = [n for n in SCENARIOS if n != HOURS], list(DIALECTS), list(DISTURBANCES)
     cases = []
     for number in range(rounds):
         for at, name in enumerate(names):
@@ -181,7 +191,7 @@ def ablation_cases(base: int, rounds: int) -> list[Case]:
 
 
 def hour_cases(base: int, count: int) -> list[Case]:
-    dialects = list(WRITERS)
+    dialects = DIALECTS
     return [Case(HOURS, base + n, dialects[n % len(dialects)], n % 40 == 0) for n in range(count)]
 
 
@@ -318,7 +328,7 @@ def document(table: Table, ablations: dict[str, Table], hours: tuple[float, int,
             for (kind, content), d in sorted(table.delays.items(), key=lambda item: (item[0][0], not item[0][1]))
         ],
     )
-    for what, names in (("dialect", list(WRITERS)), ("disturbance", list(DISTURBANCES))):
+    for what, names in (("dialect", list(DIALECTS)), ("disturbance", list(DISTURBANCES))):
         out += [f"## F1 by {what}", ""]
         out += rows(
             f"{what}|content|" + "|".join(FAMILIES),
