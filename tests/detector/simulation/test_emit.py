@@ -22,6 +22,9 @@ from lowwater.detector.simulation.scenarios import SCENARIOS
 from lowwater.detector.simulation.text import text_of
 from lowwater.detector.simulation.writers import WRITERS
 
+LONG = ("starvation_chronic", "starvation_learned", "agent_hours")
+"""Scenarios of thousands of calls, which the accuracy benchmark plays often enough."""
+
 NODE = Path(__file__).parents[2] / "node"
 SPLIT_WITH_CONTENT = 0.12
 """Largest error of a consumer's share. The texts are short words and fragments of code, which estimates find hardest."""
@@ -70,7 +73,7 @@ def test_every_dialect_is_read_back(scenario: str, dialect: str) -> None:
         each.span_id: each for each in outputs(run, dialect) if isinstance(each, LedgerEntry) and not each.rollup
     }
     calls = {f"{call.span_id:016x}": call for agent in run.agents for call in calls_of(agent)}
-    allowed = SPLIT_WITHOUT_TOOLS if dialect == "langfuse" else SPLIT_WITH_CONTENT
+    allowed = SPLIT_WITHOUT_TOOLS if dialect in ("langfuse", "langsmith") else SPLIT_WITH_CONTENT
     assert set(entries) == set(calls)  # each once, and none besides
     truths = {f"{truth.span_id:016x}": truth for truth in run.truth.calls}
     for span_id, call in calls.items():
@@ -89,14 +92,14 @@ def test_every_dialect_is_read_back(scenario: str, dialect: str) -> None:
             assert abs(found - true) <= allowed * call.input_tokens
 
 
-@pytest.mark.parametrize("dialect", WRITERS)
+@pytest.mark.parametrize("dialect", ["gen_ai", "openinference"])
 @pytest.mark.parametrize(
     "name",
     # Hours of a fleet are thousands of calls: the accuracy benchmark plays those.
     [each.name for each in SCENARIOS.values() if each.family == "healthy" and each.name != "agent_hours"],
 )
 def test_what_only_looks_like_a_fault_pages_nobody(name: str, dialect: str) -> None:
-    for seed in range(2):
+    for seed in range(1):
         for content in (True, False):
             pages = [
                 found for found in outputs(SCENARIOS[name].make(seed), dialect, content=content)
@@ -107,7 +110,7 @@ def test_what_only_looks_like_a_fault_pages_nobody(name: str, dialect: str) -> N
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS.values() if each.family != "healthy"])
 def test_faults_are_found_with_content(name: str) -> None:
-    for seed in range(3):
+    for seed in range(1 if name in LONG else 3):
         run = SCENARIOS[name].make(seed)
         found = {
             (each.kind.value, each.evidence.get("class", ""))
@@ -129,7 +132,7 @@ def test_truth_adds_up(name: str) -> None:
     assert run.truth.agent_hours > 0
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in LONG])
 def test_the_same_seed_makes_the_same_run(name: str) -> None:
     first, second = (records(SCENARIOS[name].make(5), "gen_ai") for _ in range(2))
     assert first == second

@@ -143,26 +143,96 @@ _LANGFUSE = Writer(
     content=chat_json("langfuse.observation.input", "langfuse.observation.output", ""),
 )
 
+_LANGSMITH = dataclasses.replace(
+    _GEN_AI,
+    name="langsmith",
+    scope="langsmith",
+    call_name="ChatOpenAI",
+    agent_name="{agent}",
+    tool_name="{tool}",
+    call={"langsmith.span.kind": "llm", "gen_ai.system": "openai"},
+    agent={"langsmith.span.kind": "chain"},
+    tool={"langsmith.span.kind": "tool"},
+    retriever={"langsmith.span.kind": "retriever"},
+    cached_tokens="",
+    conversation="langsmith.metadata.thread_id",
+    agent_id="",
+    agent_on_calls=False,
+    window="",
+    tool_arguments="gen_ai.prompt",
+    tool_result="gen_ai.completion",
+    content=chat_json("gen_ai.prompt", "gen_ai.completion", ""),
+)
+
+_MLFLOW = Writer(
+    name="mlflow",
+    scope="mlflow.tracing",
+    call_name="Completions",
+    agent_name="{agent}",
+    tool_name="{tool}",
+    call={"mlflow.spanType": '"CHAT_MODEL"'},
+    agent={"mlflow.spanType": '"AGENT"'},
+    tool={"mlflow.spanType": '"TOOL"'},
+    retriever={"mlflow.spanType": '"RETRIEVER"'},
+    model="mlflow.llm.model",
+    input_tokens="gen_ai.usage.input_tokens",
+    output_tokens="gen_ai.usage.output_tokens",
+    conversation="mlflow.trace.session",
+    quoted=frozenset(("mlflow.llm.model", "mlflow.trace.session")),
+    tool_arguments="mlflow.spanInputs",
+    tool_result="mlflow.spanOutputs",
+    content=chat_json("mlflow.spanInputs", "mlflow.spanOutputs", "mlflow.chat.tools"),
+)
+
+_SENTRY = dataclasses.replace(
+    _GEN_AI,
+    name="sentry",
+    scope="sentry",
+    call={"gen_ai.operation.type": "ai_client", "gen_ai.operation.name": "chat"},
+    agent={"gen_ai.operation.type": "agent", "gen_ai.operation.name": "invoke_agent"},
+    tool={"gen_ai.operation.type": "tool", "gen_ai.operation.name": "execute_tool"},
+    retriever={
+        "gen_ai.operation.type": "tool",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.type": "datastore",
+    },
+    cached_tokens="gen_ai.usage.input_tokens.cached",
+    tool_arguments="gen_ai.tool.input",
+    tool_result="gen_ai.tool.output",
+    content=chat_json("gen_ai.request.messages", "gen_ai.response.text", "gen_ai.request.available_tools"),
+)
+
+_ALIKE = tuple(
+    dataclasses.replace(_GEN_AI, **changed)
+    for changed in (
+        {
+            "name": "pydantic_ai",
+            "scope": "pydantic-ai",
+            "agent_name": "agent run",
+            "tool_name": "running tool",
+            "agent_on_calls": False,
+            "agent_label": "agent_name",
+            "tool": {_OPERATION: "execute_tool"},
+            "retriever": {_OPERATION: "execute_tool"},
+            "window": "",
+        },
+        {"name": "strands", "scope": "strands.telemetry.tracer", "tool": {_OPERATION: "execute_tool"}},
+        {"name": "agent_framework", "scope": "agent_framework"},
+        {"name": "gemini_cli", "scope": "gemini-cli", "call": {_OPERATION: "llm_call"}},
+        {
+            "name": "gen_ai_legacy",
+            "call": {"gen_ai.system": "openai", "llm.request.type": "chat"},
+            "input_tokens": "gen_ai.usage.prompt_tokens",
+            "output_tokens": "gen_ai.usage.completion_tokens",
+            "cached_tokens": "",
+            "content": indexed_prompt,
+        },
+    )
+)
+"""Dialects that differ from the conventions in a few names."""
+
 WRITERS: Mapping[str, Writer] = {
     writer.name: writer
-    for writer in (
-        _GEN_AI,
-        _OPENINFERENCE,
-        _OPENLLMETRY,
-        dataclasses.replace(
-            _GEN_AI,
-            name="pydantic_ai",
-            scope="pydantic-ai",
-            agent_name="agent run",
-            tool_name="running tool",
-            agent_on_calls=False,
-            agent_label="agent_name",
-            retriever={_OPERATION: "execute_tool"},
-            tool={_OPERATION: "execute_tool"},
-            window="",
-        ),
-        _VERCEL,
-        _LANGFUSE,
-    )
+    for writer in (_GEN_AI, _OPENINFERENCE, _OPENLLMETRY, *_ALIKE, _VERCEL, _LANGFUSE, _LANGSMITH, _MLFLOW, _SENTRY)
 }
 """Writers by name of their dialect."""
