@@ -67,6 +67,7 @@ NOTES = """\
 - `unknown` regimes are subagents for which no ceiling was stated: a right answer, but none.
 - Several rules for content-free traces were chosen on the tuning seeds: answers before tools count half as calls, a large
   drop is taken from results first, and a deficit must last twice as many turns.
+- The runs of one look-alike are too few to bound its share at 2 % by themselves; those of all classes together are not.
 - An ablation without effect here shows that these scenarios do not need the component, not that nothing does.
 """
 
@@ -251,11 +252,16 @@ def targets(table: Table, hours: tuple[float, int, int]) -> list[str]:
         names = {name for name, part, has in table.alike if part == "runs" and has is content}
         shares = {name: table.alike[name, "false", content] / table.alike[name, "runs", content] for name in names}
         worst = max(sorted(shares), key=lambda name: shares[name])
+        total_false, total_runs = (
+            sum(table.alike[name, part, content] for name in names) for part in ("false", "runs")
+        )
         lines.append(
             (
                 f"false findings of each look-alike, {mode(content)} content",
                 "below 2 %",
-                f"{100 * shares[worst]:.1f} %" + (f" ({worst})" if shares[worst] else ""),
+                f"at most {100 * shares[worst]:.1f} %"
+                + (f" ({worst})" if shares[worst] else "")
+                + f" of {table.alike[worst, 'runs', content]} runs; all classes {percent(total_false, total_runs)}",
                 shares[worst] < 0.02,
             )
         )
