@@ -59,6 +59,9 @@ NOTES = """\
 - Frameworks with a trigger profile are left out: the simulated agents compact at their own trigger. On tuning seeds such
   agents, written as `strands` (profile 0.70) and compacting at 0.90, got `compaction_debt` tickets: where a framework's
   trigger was moved, `trigger_ratio` has to be configured.
+- LangSmith writes an agent's run as a chain among chains: who is a subagent cannot be seen, and pools are missed.
+- MLflow states the limit of the output among the messages only: without content it is unknown, nothing is deducted for it,
+  and starvation that hangs on it is missed.
 - Healthy hours keep real counts of calls, tens of seconds to minutes apart, but of six kinds of agents only.
 - Without content a first message of some thousand tokens cannot be told from the system prompt; needs learned so are too low.
 - No scenario covers `fanout_redistribution_unsafe`, `compaction_debt_share`, `retry_amplification` or `retry_synchrony`.

@@ -45,6 +45,8 @@ class Writer:
     max_output_tokens: str = ""
     parameters: str = ""
     """A JSON text of the request's parameters, where these have no attributes of their own."""
+    arguments: str = ""
+    """The arguments of the client's method, a JSON text of messages and limits; it takes the place of the bare messages."""
     response_id: str = ""
     conversation: str = ""
     agent_label: str = ""
@@ -83,6 +85,9 @@ class Writer:
         self._whose(fields, agent, on_call=True)
         if content and self.content is not None:
             fields |= self.content(call.prompt, call.answer)
+            if self.arguments:
+                limit = json.dumps(call.max_output_tokens)
+                fields[self.arguments] = f'{{"messages": {fields[self.arguments]}, "max_tokens": {limit}}}'
         return self.call_name.format(model=call.model), fields
 
     def run_of(self, agent: Agent) -> tuple[str, Fields]:

@@ -179,6 +179,7 @@ _MLFLOW = Writer(
     output_tokens="gen_ai.usage.output_tokens",
     conversation="mlflow.trace.session",
     quoted=frozenset(("mlflow.llm.model", "mlflow.trace.session")),
+    arguments="mlflow.spanInputs",
     tool_arguments="mlflow.spanInputs",
     tool_result="mlflow.spanOutputs",
     content=chat_json("mlflow.spanInputs", "mlflow.spanOutputs", "mlflow.chat.tools"),
