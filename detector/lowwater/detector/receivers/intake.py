@@ -47,6 +47,7 @@ class Intake:
         ingest: makes readings of items; used in the decoding thread only.
         submit: hands readings to the core.
         counter: counts.
+        is_full: whether ``submit`` would refuse; asked before a body is read.
         observe: called in the decoding thread with every reading.
         token: bearer token that senders must present; None for none.
         max_request_bytes: what a body may be, compressed and inflated.
@@ -59,12 +60,14 @@ class Intake:
         submit: Callable[[Sequence[Reading]], Future[None]],
         counter: Counter,
         *,
+        is_full: Callable[[], bool] = lambda: False,
         observe: Callable[[Reading], None] | None = None,
         token: str | None = None,
         max_request_bytes: int = 20 << 20,
         max_inflight_bytes: int = 64 << 20,
     ) -> None:
         self._ingest, self._submit, self.counter = ingest, submit, counter
+        self._is_full = is_full
         self._observe = observe or (lambda reading: None)
         self._token = token
         self._max_request_bytes = max_request_bytes
@@ -100,6 +103,8 @@ class Intake:
         """
         if self.closed:
             raise self._stopping()
+        if self._is_full():
+            raise self._behind()
         body = Body(self._max_request_bytes, encoding)
         taken = 0
 
@@ -134,7 +139,7 @@ class Intake:
             try:
                 await asyncio.wrap_future(self._submit(readings))
             except Busy:
-                raise self._unavailable("busy", "the detector is behind", _RETRY_SECONDS) from None
+                raise self._behind() from None
             except Exception:
                 raise self._unavailable(
                     "state", "the detector cannot write its state", _RETRY_STORAGE_SECONDS
@@ -159,6 +164,9 @@ class Intake:
     def join(self) -> None:
         """Wait for the decoding thread."""
         self._decoder.shutdown()
+
+    def _behind(self) -> Refusal:
+        return self._unavailable("busy", "the detector is behind", _RETRY_SECONDS)
 
     def _stopping(self) -> Refusal:
         return self._unavailable("stopping", "the detector is stopping", _RETRY_SECONDS)

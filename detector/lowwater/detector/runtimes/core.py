@@ -131,12 +131,17 @@ class Core(threading.Thread):
             Busy: too many wait already.
         """
         with self._queued_lock:
-            if self._stopping or self._queued + len(self.live.reorder) >= self._max_waiting:
+            if self.is_full:
                 raise Busy
             self._queued += len(readings)
         future: Future[None] = Future()
         self._queue.put((readings, future))
         return future
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `submit` refuses."""
+        return self._stopping or self._queued + len(self.live.reorder) >= self._max_waiting
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Run a function in the core's thread, between two slices."""

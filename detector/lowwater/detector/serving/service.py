@@ -116,6 +116,7 @@ class Service:
             self.live.ingest,
             self.core.submit,
             self.watch,
+            is_full=lambda: self.core.is_full,
             observe=self._diagnose,
             token=config.token or None,
             max_request_bytes=config.max_request_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from lowwater.detector.sinks.base import Feeder
 __all__ = ["Watch"]
 
 _SPACE = "context"
+_GAUGES_SECONDS = 0.5
+_GAUGES_SHARE = 0.05
+"""Part of the time that gauges may take: they are summed over all active contexts, and there may be many."""
 _RECEIVED = {
     Signal.TRACES: "lowwater_detector_spans_received_total",
     Signal.LOGS: "lowwater_detector_logs_received_total",
@@ -37,6 +41,7 @@ class Watch:
         self._live: LiveDetector | None = None
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._committed = False
+        self._next_gauges = 0.0
         registry.set("lowwater_build_info", (version,), 1)
         registry.set("lowwater_detector_last_span_timestamp_seconds", (), 0)
 
@@ -76,7 +81,11 @@ class Watch:
 
     def tick(self, now_ns: int) -> None:
         """Bring gauges, and what others count, up to date."""
-        self.agents.tick(now_ns)
+        started = time.monotonic()
+        if started >= self._next_gauges:
+            self.agents.tick(now_ns)
+            took = time.monotonic() - started
+            self._next_gauges = started + max(_GAUGES_SECONDS, took / _GAUGES_SHARE)
         live, registry = self._live, self.registry
         if live is None:
             return
