@@ -10,6 +10,12 @@ from types import ModuleType
 
 import pytest
 
+from lowwater.collectors.dialects.base import ReadContext
+from lowwater.collectors.tokens import Hasher
+from lowwater.detector.config import DetectorConfig
+from lowwater.detector.ingest import Ingest
+from lowwater.detector.simulation.disturb import disturb
+from lowwater.detector.simulation.emit import records
 from lowwater.detector.simulation.scenarios import SCENARIOS
 from lowwater.detector.simulation.scoring import Counts
 
@@ -57,6 +63,43 @@ def test_targets_hold_without_content() -> None:
         assert (families[family].f1 or 0) >= 0.90, family
     assert families["starvation"].precision == 1
     assert wrong == []
+
+
+def test_the_table_says_what_is_met_and_what_is_missed() -> None:
+    table = ACCURACY.Table()
+    for content in (True, False):
+        for family in ACCURACY.FAMILIES:
+            table.families["content", content, family] = Counts(found=95, false=0, missed=5)  # F1 0.974
+        table.alike["transient", "runs", content] = 100
+    table.families["content", True, "fanout"] = Counts(found=90, false=5, missed=5)  # F1 0.947
+    table.alike["transient", "false", False] = 2
+    table.delays["silent_starvation", True] = [0, 2, 9]
+
+    def verdicts(hours: tuple[float, int, int]) -> dict[str, str]:
+        cells = [line.split(" | ") for line in ACCURACY.targets(table, hours) if line.startswith("| ")]
+        return {line[0].removeprefix("| "): line[-1].removesuffix(" |") for line in cells[2:]}  # below the header
+
+    full = verdicts((10_500.0, 0, 400))
+    missed = {"F1 of fanout, with content", "false findings of each look-alike, without content"}
+    assert {name for name, verdict in full.items() if verdict == "**missed**"} == missed
+    assert set(full.values()) == {"met", "**missed**"}
+    pages = next(name for name in full if name.startswith("false pages"))
+    assert verdicts((10_500.0, 1, 400))[pages] == "**missed**"
+    assert verdicts((900.0, 0, 40))[pages] == "**missed**"  # too few hours to say so
+
+
+def test_spans_that_come_within_a_minute_are_sorted_and_later_ones_are_not() -> None:
+    config = DetectorConfig()
+    run = SCENARIOS["healthy"].make(ACCURACY.TUNE_SEED + 1)  # half an hour
+    spans = records(run, "gen_ai", content=False)
+
+    def ends(name: str) -> list[int]:
+        ingest = Ingest(ReadContext(hasher=Hasher(b"tests"), is_retriever=config.is_retriever))
+        readings = ingest.readings(disturb(spans, name, 3))
+        return [reading.end_ns for reading in ACCURACY.ordered(readings, config)]
+
+    assert ends("out_of_order") == ends("none") == sorted(ends("none"))
+    assert sorted(ends("late")) == ends("none") != ends("late")
 
 
 def test_tuning_and_scoring_seeds_are_apart() -> None:
