@@ -216,6 +216,22 @@ def test_a_connection_goes_on_after_a_refusal(detector: Running) -> None:
             assert session.post(url, data=b"", headers=headers, timeout=10).status_code == 200
 
 
+def test_the_answer_is_read_even_where_the_body_was_not() -> None:
+    """A sender writes its whole body before it looks for an answer: closing the connection earlier would hide it."""
+    running = Running(**{"serve.max_waiting_readings": 1})
+    try:
+        assert post(running, spans(1, end_time_unix_nano=time.time_ns()).SerializeToString()).status_code == 200
+        with requests.Session() as session:
+            headers = {"content-type": "application/x-protobuf"}
+            for _ in range(5):
+                answer = session.post(
+                    running.url("http", "/v1/traces"), data=bytes(8 << 20), headers=headers, timeout=10
+                )
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    finally:
+        running.stop()
+
+
 def test_endless_heads_are_cut_off(detector: Running) -> None:
     with socket.create_connection(detector.addresses["http"], timeout=10) as connection:
         connection.sendall(b"POST /v1/traces HTTP/1.1\r\n")

@@ -176,4 +176,4 @@ def test_a_demo_goes_wrong_within_a_minute(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert "PAGE   silent starvation" in shown
     assert "/metrics" in shown
-    assert all(len(line) <= 120 for line in shown.splitlines())
+    assert all(len(line) <= 80 for line in shown.splitlines())

@@ -14,8 +14,8 @@ __all__ = ["add"]
 
 _CAST = (
     ("healthy", 0, "a healthy fleet: nothing should be said about it"),
-    ("starvation", 3, "an agent that loses its notes while results and chunks stay"),
-    ("fanout_overrun", 12, "subagents that are each in budget, and together beyond it"),
+    ("starvation", 3, "an agent loses its notes while tool results stay"),
+    ("fanout_overrun", 12, "subagents each in budget, together beyond it"),
     ("compaction_debt", 20, "an agent whose compaction does not come"),
 )
 """Scenarios, the second at which each begins, and what it shows."""
@@ -52,8 +52,10 @@ async def _demo(options: argparse.Namespace) -> None:
     service = Service(load(None, {}, flags))
     await service.start()
     host, port = service.addresses["admin"]
-    print(f"A real detector listens. Metrics: http://{host}:{port}/metrics, findings: http://{host}:{port}/v1/findings")
-    print(f"What arrives, in another terminal: lowwater doctor --live http://{host}:{port}\n")
+    print("A real detector listens; simulated agents send to it through the OTLP exporter.")
+    print(f"  metrics   http://{host}:{port}/metrics")
+    print(f"  findings  http://{host}:{port}/v1/findings")
+    print(f"  arriving  lowwater doctor --live http://{host}:{port}  (in another terminal)\n")
     grpc_host, grpc_port = service.addresses["grpc"]
     player = Player(f"http://{grpc_host}:{grpc_port}", options.seed, _STORY_SECONDS)
     started = time.monotonic()

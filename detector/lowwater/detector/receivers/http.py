@@ -125,8 +125,9 @@ async def _refuse(send: Send, encoding: Encoding, refusal: Refusal) -> None:
         body = json.dumps({"code": number, "message": refusal.message}).encode()
     else:
         body = Status(code=number, message=refusal.message).SerializeToString()
-    # What is left of a body that is not wanted is not read: the connection ends with the answer.
-    headers = [(b"connection", b"close")]
+    # The connection goes on: closing it while the sender is still writing would take the answer from it. What is left of
+    # the body is read and thrown away, within the limits of the server.
+    headers: list[tuple[bytes, bytes]] = []
     if refusal.retry_after_seconds is not None:
         headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
     if refusal.why is Why.METHOD:
