@@ -14,6 +14,7 @@ __all__ = ["held_chart", "pool_chart", "room_chart"]
 _WIDTH, _LEFT, _RIGHT = 760, 54, 8
 _LEAST_COLUMNS = 24
 """Few calls are drawn as narrow columns from the left, not as walls."""
+_FAR = 8
 _PARTS = ("system", "tools", "retrieval", "scratchpad", "working")
 
 
@@ -46,9 +47,18 @@ def _turns(points: Sequence[Point], y: float) -> str:
 def held_chart(points: Sequence[Point], title: str) -> str:
     """Stacked columns of what each consumer holds at each call, below the ceiling and what is reserved of it."""
     height, margin = 170.0, 14.0
-    top = float(max((max(p.ceiling or 0, (p.input_tokens or 0) + p.outside) for p in points), default=0) or 1)
+    ceiling = max((p.ceiling for p in points if p.ceiling is not None), default=0)
+    held = max(((p.input_tokens or 0) + p.outside for p in points), default=0)
+    # A prompt that is small in its window would be a flat line: then the ceiling is named, not drawn.
+    far = ceiling > _FAR * held > 0
+    top = float((1.2 * held if far else max(ceiling, held)) or 1)
     step = _step(len(points))
     body = [_axis(top, height, margin)]
+    if far:
+        body.append(
+            f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{margin + 12}" text-anchor="end">'
+            f"ceiling {tokens(ceiling)}, far above</text>"
+        )
     for index, point in enumerate(points):
         x, width = _LEFT + step * index, max(0.6, step * 0.84)
         if point.regime == "silent_starvation":
@@ -63,12 +73,17 @@ def held_chart(points: Sequence[Point], title: str) -> str:
                 size = margin + _scale(level, top, height) - y
                 body.append(f'<rect class="{name}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{size:.1f}"/>')
                 level += value
-        if point.ceiling is not None and point.outside:
+        if point.failed:
+            mark = f'x="{x + width / 2:.1f}" y="{margin + height - 4}" text-anchor="middle"'
+            body.append(f'<text class="failed" {mark}>×</text>')
+        if point.ceiling is not None and point.outside and not far:
             y = margin + _scale(point.ceiling, top, height)
             size = height * point.outside / top
             body.append(f'<rect class="reserved" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{size:.1f}"/>')
         if point.compacted:
             body.append(f'<path class="compaction" d="M{x + width / 2 - 4:.1f} 2h8l-4 8z"/>')
+    if far:
+        return _svg(title, "".join(body) + _turns(points, margin + height + 14), margin + height + 18)
     body.append(_line([(p.ceiling, "ceiling") for p in points], top, height, margin, step, "ceiling"))
     marks = [
         (p.trigger_ratio * p.ceiling if p.trigger_ratio is not None and p.ceiling is not None else None, "trigger")
@@ -124,11 +139,11 @@ def _line(
     return f'<path class="{kind}" d="{"".join(path)}"/>' if path else ""
 
 
-def pool_chart(pool: PoolReport, title: str) -> str:
-    """What the members held at the peak of their sum, side by side, against the pool's ceiling."""
+def pool_chart(pool: PoolReport, reserved_tokens: int, title: str) -> str:
+    """What the members held at the peak of their sum, side by side, and what is reserved, against the pool's ceiling."""
     height, margin = 34.0, 4.0
-    total = (sum(pool.peak_input_tokens) or pool.peak_tokens) + (pool.parent_peak_tokens or 0)
-    top = float(max(pool.ceiling_tokens or 0, pool.peak_tokens, total) * 1.04 or 1)
+    total = max(sum(pool.peak_input_tokens), pool.peak_tokens) + reserved_tokens
+    top = float(max(pool.ceiling_tokens or 0, total) * 1.04 or 1)
     wide = _WIDTH - _LEFT - _RIGHT
     body, x = [], float(_LEFT)
     for index, value in enumerate(pool.peak_input_tokens):
@@ -137,9 +152,9 @@ def pool_chart(pool: PoolReport, title: str) -> str:
             f'<rect class="member{index % 2}" x="{x:.1f}" y="{margin}" width="{max(0.6, width - 1):.1f}" height="{height}"/>'
         )
         x += width
-    if pool.parent_peak_tokens:
-        width = wide * pool.parent_peak_tokens / top
-        body.append(f'<rect class="system" x="{x:.1f}" y="{margin}" width="{width:.1f}" height="{height}"/>')
+    if reserved_tokens:
+        width = wide * reserved_tokens / top
+        body.append(f'<rect class="reserved" x="{x:.1f}" y="{margin}" width="{width:.1f}" height="{height}"/>')
     if pool.ceiling_tokens is not None:
         mark = _LEFT + wide * pool.ceiling_tokens / top
         body.append(f'<line class="ceiling" x1="{mark:.1f}" x2="{mark:.1f}" y1="0" y2="{height + 8}"/>')

@@ -170,17 +170,30 @@ def _pools(summary: Summary) -> Iterator[str]:
         return
     yield '<section aria-labelledby="pools"><h2 id="pools">Fan-outs</h2>'
     for pool in pools[:_MAX_POOLS]:
-        over = pool.ceiling_tokens is not None and pool.peak_tokens > pool.ceiling_tokens
+        reserved = _reserved(summary, pool)
+        total = pool.peak_tokens + reserved
+        over = pool.ceiling_tokens is not None and total > pool.ceiling_tokens
         against = f"of {tokens(pool.ceiling_tokens)}" if pool.ceiling_tokens is not None else "ceiling unknown"
-        name = f"{pool.width} at once of {pool.members}: {tokens(pool.peak_tokens)} tokens held together, {against}"
+        beside = f" and {tokens(reserved)} reserved" if reserved else ""
+        name = f"{pool.width} at once of {pool.members}: {tokens(pool.peak_tokens)} tokens held together{beside}, {against}"
         yield f'<article class="card{" finding page" if over else ""}"><h3>{escape(name)}</h3>'
         yield f'<p class="meta">{escape(pool.service or "unknown service")} · {when(pool.start_ns)}</p>'
-        caption = "each block is one subagent at the peak of their sum; grey is the orchestrator"
-        yield f"<figure>{pool_chart(pool, name)}<figcaption>{caption}</figcaption></figure>"
+        caption = "each block is one subagent at the peak of their sum; grey is reserved for the orchestrator"
+        yield f"<figure>{pool_chart(pool, reserved, name)}<figcaption>{caption}</figcaption></figure>"
         yield "</article>"
     if len(pools) > _MAX_POOLS:
         yield f'<p class="soft">… and {len(pools) - _MAX_POOLS} more.</p>'
     yield "</section>"
+
+
+def _reserved(summary: Summary, pool: PoolReport) -> int:
+    """What of the ceiling is kept for the orchestrator, as a finding of the pool says; else what that was seen to hold."""
+    for episode in summary.episodes.values():
+        said = episode.worst
+        if said.pool == pool.pool and said.trace_id == pool.trace_id:
+            kept = (said.evidence.get(name) for name in ("parent_reserve_tokens", "synthesis_reserve_tokens"))
+            return sum(value for value in kept if isinstance(value, int))
+    return pool.parent_peak_tokens or 0
 
 
 def _pool_order(pool: PoolReport) -> tuple[float, str, int]:
@@ -219,7 +232,9 @@ def _legend() -> str:
         f'<li><svg viewBox="0 0 12 12" aria-hidden="true"><rect class="{kind}" width="12" height="12"/></svg>{name}</li>'
         for kind, name in _LEGEND
     )
-    return f'<ul class="legend">{items}<li>▼ compaction</li><li>— ceiling</li><li>- - where compaction is due</li></ul>'
+    marks = ("▼ compaction", "× failed call", "— ceiling", "- - where compaction is due")
+    items += "".join(f"<li>{mark}</li>" for mark in marks)
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _name(context: ContextSummary) -> str:
