@@ -19,6 +19,19 @@ from lowwater.collectors.values import first, load_json
 __all__ = ["DIALECT"]
 
 
+_AGENT_NAME = "langsmith.metadata.lc_agent_name"
+"""What an agent is called: metadata, which LangChain hands down to every run below."""
+
+
+def _kind(span: SpanRecord) -> Operation | None:
+    """The run of an agent itself is the chain that is called like it."""
+    name = span.attributes.get(_AGENT_NAME)
+    chain = span.attributes.get("langsmith.span.kind") == "chain"
+    return (
+        Operation.AGENT if chain and name and name in (span.name, span.attributes.get("langsmith.trace.name")) else None
+    )
+
+
 def _details(value: Any) -> Mapping[str, Any]:
     """A Python dict written with ``str()``."""
     parsed = load_json(value)
@@ -60,7 +73,9 @@ DIALECT = TableDialect(
             },
         ),
     ),
+    odd_kinds=_kind,
     texts={
+        "agent_name": (_AGENT_NAME,),
         "conversation": (
             "langsmith.metadata.thread_id",
             "langsmith.metadata.conversation_id",
