@@ -38,7 +38,7 @@ from lowwater.detector.simulation.scenarios import SCENARIOS
 from lowwater.detector.simulation.scoring import Counts, RunScore, score, wilson
 from lowwater.detector.simulation.writers import WRITERS
 
-TUNE_SEED, SCORE_SEED = 1_000_000, 5_000_000
+TUNE_SEED, SCORE_SEED = 1_000_000, 6_000_000
 HOURS_WANTED = 10_000
 FAMILIES = ("starvation", "fanout", "compaction", "rejection")
 ABLATIONS = ("as it is", "no reservations", "no censoring", "no tracks", "chars / 4")
@@ -59,12 +59,13 @@ NOTES = """\
 - Frameworks with a trigger profile are left out: the simulated agents compact at their own trigger. On tuning seeds such
   agents, written as `strands` (profile 0.70) and compacting at 0.90, got `compaction_debt` tickets: where a framework's
   trigger was moved, `trigger_ratio` has to be configured.
-- LangSmith writes an agent's run as a chain among chains: who is a subagent cannot be seen, and pools are missed.
+- LangSmith writes an agent's run as a chain among chains; it is told by the name that LangChain hands down as metadata
+  (`lc_agent_name`). Where an agent has no name, its pool is missed.
 - MLflow states the limit of the output among the messages only: without content it is unknown, nothing is deducted for it,
   and starvation that hangs on it is missed.
 - Attributes cut at 2,048 characters leave little content to split: starvation is then missed as without content.
-- An earlier table on the same seeds, of six dialects and fewer disturbances, was looked at. What decides was not changed
-  between the two, and was not tuned on either.
+- Two earlier tables, on other seeds, were looked at. After them only the reading of LangSmith's agents was changed, and the
+  seeds for scoring were replaced.
 - Healthy hours keep real counts of calls, tens of seconds to minutes apart, but of six kinds of agents only.
 - Without content a first message of some thousand tokens cannot be told from the system prompt; needs learned so are too low.
 - No scenario covers `fanout_redistribution_unsafe`, `compaction_debt_share`, `retry_amplification` or `retry_synchrony`.
