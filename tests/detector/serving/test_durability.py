@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import random
+import socket
 import threading
 import time
 from pathlib import Path
@@ -155,7 +156,7 @@ def test_sigterm_keeps_what_waits_and_a_second_one_leaves_at_once(tmp_path: Path
     process.process.terminate()
     process.process.terminate()
     assert process.process.wait(10) in (0, 143)
-    told = [line["id"] for line in process.told() if line["state"] == "firing"]
+    told = [(line["id"], line["severity"]) for line in process.told() if line["state"] == "firing"]
     assert len(told) == len(set(told))
 
 
@@ -210,3 +211,26 @@ def test_a_state_file_that_rots_stops_nothing(tmp_path: Path) -> None:
         assert requests.get(process.url("admin", "/metrics"), timeout=10).status_code == 200
         assert process.terminate() == 0
     assert refused < 5
+
+
+def test_sinks_that_hang_hold_up_neither_each_other_nor_a_stop(tmp_path: Path) -> None:
+    with socket.socket() as silent:  # accepts, and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(50)
+        config = (
+            f"[serve]\nwebhook_url = 'http://127.0.0.1:{silent.getsockname()[1]}/'\nwebhook_min_severity = 'info'\n"
+            "otlp_endpoint = 'http://127.0.0.1:9'\notlp_metrics = true\ndrain_seconds = 2\n"
+        )
+        process = Process(tmp_path, config)
+        for request in single_spans("incident.otlp.jsonl", 1):
+            assert process.post(json.dumps(request).encode()).status_code == 200
+        assert eventually(process.told)
+        assert process.metric("lowwater_detector_sink_pending_lines", sink="jsonl") == 0
+        started = time.monotonic()
+        assert process.terminate() == 0
+        assert time.monotonic() - started < 7
+        told = process.told()
+        process = Process(tmp_path, "[serve]\nwebhook_url = 'http://127.0.0.1:9/'\n")
+        assert eventually(lambda: process.metric("lowwater_detector_sink_pending_lines", sink="webhook") == len(told))
+        assert process.told() == told
+        assert process.terminate() == 0

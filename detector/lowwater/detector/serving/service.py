@@ -14,6 +14,7 @@ import dataclasses
 import logging
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -216,12 +217,13 @@ class Service:
         await asyncio.to_thread(self.intake.join)
         self.core.stop()
         await asyncio.to_thread(self.core.join)
+        until = time.monotonic() + seconds + 1
         for feeder in self._feeders:
             feeder.stop(seconds)
         if self._export is not None:
             self._export.stop()
         for thread in (*self._feeders, *([self._export] if self._export is not None else [])):
-            await asyncio.to_thread(thread.join, seconds + 1)
+            await asyncio.to_thread(thread.join, max(0.0, until - time.monotonic()))
         # What was delivered in the last moments is remembered, so that it is not delivered again.
         cursors = {feeder.name: feeder.done for feeder in self._feeders}
         if cursors:
