@@ -38,7 +38,7 @@ from lowwater.detector.simulation.scenarios import SCENARIOS
 from lowwater.detector.simulation.scoring import Counts, RunScore, score, wilson
 from lowwater.detector.simulation.writers import WRITERS
 
-TUNE_SEED, SCORE_SEED = 1_000_000, 6_000_000
+TUNE_SEED, SCORE_SEED = 1_000_000, 7_000_000
 HOURS_WANTED = 10_000
 FAMILIES = ("starvation", "fanout", "compaction", "rejection")
 ABLATIONS = ("as it is", "no reservations", "no censoring", "no tracks", "chars / 4")
@@ -64,8 +64,9 @@ NOTES = """\
 - MLflow states the limit of the output among the messages only: without content it is unknown, nothing is deducted for it,
   and starvation that hangs on it is missed.
 - Attributes cut at 2,048 characters leave little content to split: starvation is then missed as without content.
-- Two earlier tables, on other seeds, were looked at. After them only the reading of LangSmith's agents was changed, and the
-  seeds for scoring were replaced.
+- Three earlier tables, on other seeds, were looked at. The last showed a false page in 10,993 healthy hours: a need learned from
+  large windows was held against a small one with room to spare. That rule and the reading of LangSmith's agents were changed
+  after them, and the seeds for scoring were replaced each time.
 - Healthy hours keep real counts of calls, tens of seconds to minutes apart, but of six kinds of agents only.
 - Without content a first message of some thousand tokens cannot be told from the system prompt; needs learned so are too low.
 - No scenario covers `fanout_redistribution_unsafe`, `compaction_debt_share`, `retry_amplification` or `retry_synchrony`.

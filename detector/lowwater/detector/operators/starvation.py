@@ -11,6 +11,7 @@ from lowwater.detector.composer import RoleState
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
+from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.base import Episode, Signal, about
 from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
@@ -104,7 +105,7 @@ class StarvationOperator:
                 retrieval_tokens=held.get(Consumer.RETRIEVAL.value, 0),
                 scratchpad_tokens=held.get(Consumer.SCRATCHPAD.value, 0),
             ),
-            requirement_tokens=entry.requirement_tokens,
+            requirement_tokens=_required(entry),
             trigger_ratio=entry.trigger_ratio if entry.trigger_ratio is not None else self._config.trigger_ratio,
             floor_tokens=floor,
             evicted_recently=evicted,
@@ -142,6 +143,21 @@ class StarvationOperator:
             provenance=levels,
             advice=tuple(Advice(action, tokens) for action, tokens in verdict.advice),
         )
+
+
+def _required(entry: LedgerEntry) -> int | None:
+    """What the call is judged by.
+
+    A need that was learned from other contexts of the role, or assumed, is no more than this window holds beside its
+    reservations, and does not hold against a context that leaves more room unused than it is said to lack: nobody
+    squeezes it, it just needs less. What is declared holds in any case.
+    """
+    required, residual, working = entry.requirement_tokens, entry.residual_tokens, entry.working_tokens
+    guessed = entry.provenance.get("requirement_tokens", Provenance.UNKNOWN) <= Provenance.LEARNED
+    if required is None or residual is None or working is None or entry.ceiling_tokens is None or not guessed:
+        return required
+    possible = min(required, max(1, entry.ceiling_tokens - entry.reserved.total()))
+    return min(possible, max(1, residual)) if residual - working >= possible - residual else possible
 
 
 def _starving(state: StarvationState) -> bool:
