@@ -122,6 +122,10 @@ class Composer:
         self._write_numbers(entry, state, role, turn, split, level)
         entry.held = {consumer.value: tokens for consumer, tokens in held.items()} if held is not None else {}
         kept = None if content is None else frozenset(content.keys)
+        if split is not None and state.split is not None and turn.history != "unknown":
+            entry.grown_tokens = sum(split.values()) - sum(state.split.values())
+            changes = {consumer: state.split[consumer] - split[consumer] for consumer in CONSUMERS[2:]}
+            entry.gone = {consumer.value: tokens for consumer, tokens in changes.items() if tokens > 0}
         if split is not None:
             state.split = split
         if content is not None:

@@ -104,8 +104,11 @@ class LedgerEntry:
         characters: characters of the prompt's content, None where the trace carries none.
         compaction: what was announced of the compaction since the previous call, successful or not: ``before_tokens``,
             ``after_tokens``, ``trigger``, ``outcome``, ``source`` (``inferred`` where nobody announced it).
-        held: tokens by consumer held over from the previous turn, where known.
-        actions: tool calls since the previous call; with the following ones for metrics, not part of the public line.
+        held: tokens by consumer held over from the previous turn, where known; this and what follows, up to
+            ``rejection``, is for metrics and not part of the public line.
+        grown_tokens: how much larger the prompt is than the context's previous one, negative where it is smaller.
+        gone: of each consumer that holds less than at the previous call, by how many tokens.
+        actions: tool calls since the previous call.
         repeated_actions: those among them that repeat an earlier one as a loop or because its result was lost.
         scratchpad_free_tokens: what is left of the scratchpad's reservation, where there is one.
         exhaustion_seconds: forecast of when compaction can no longer have its staging buffer.
@@ -142,6 +145,8 @@ class LedgerEntry:
     history: str = "unknown"
     characters: int | None = None
     held: dict[str, int] = field(default_factory=dict)
+    grown_tokens: int | None = None
+    gone: dict[str, int] = field(default_factory=dict)
     actions: int = 0
     repeated_actions: int = 0
     scratchpad_free_tokens: int | None = None

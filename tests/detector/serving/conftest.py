@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import requests
+from prometheus_client.parser import text_string_to_metric_families as parsed_plain
 
 from lowwater.detector.serving.service import Service
 from lowwater.detector.settings import load
@@ -63,6 +64,17 @@ class Client:
                 total += float(match[2])
         return total
 
+    def counters(self) -> dict[tuple[str, str], float]:
+        """Every series of counters and histograms, as scraped."""
+        text = requests.get(self.url("admin", "/metrics"), timeout=10).text
+        return {
+            (sample.name, str(sorted(sample.labels.items()))): sample.value
+            for family in parsed_plain(text)
+            if family.type in ("counter", "histogram")
+            for sample in family.samples
+            if not sample.name.endswith("_created")
+        }
+
     def firing(self) -> dict[str, str]:
         """Severity of what fires, by id."""
         found = requests.get(self.url("admin", "/v1/findings"), timeout=10).json()["findings"]
@@ -79,6 +91,14 @@ class Running(Client):
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self.service.start(), self._loop).result(30)
         self.addresses = self.service.addresses
+
+    def settle(self) -> None:
+        """Make a checkpoint now: counters are scraped as the last one has them."""
+        self.service.core.ask(self.service.core._checkpoint).result(20)
+
+    def metric(self, name: str, **labels: str) -> float:
+        self.settle()
+        return super().metric(name, **labels)
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self.service.stop(), self._loop).result(60)

@@ -67,6 +67,7 @@ def test_pages(running: Running) -> None:
 def test_both_formats_of_metrics_are_valid(running: Running) -> None:
     fed(running)
     running.service.core.ask(lambda: running.service.live.finish(2_000_000_000 * 10**9)).result(10)
+    running.settle()
     url = running.url("admin", "/metrics")
     answer = requests.get(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"}, timeout=10)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")

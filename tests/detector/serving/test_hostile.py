@@ -201,6 +201,6 @@ def test_more_conversations_than_memory_holds(tmp_path: Path) -> None:
         assert answer.status_code == 200
     assert eventually(lambda: process.metric("lowwater_turns_total") == total, 60)
     assert process.metric("lowwater_detector_state_contexts") <= 1_000
-    assert process.metric("lowwater_detector_state_evictions_total", why="capacity") > total - 1_000
+    assert process.metric("lowwater_detector_state_evictions_total", reason="capacity") > total - 1_000
     assert process.metric("lowwater_detector_series") <= 10_000
     assert process.terminate() == 0

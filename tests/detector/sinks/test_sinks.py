@@ -259,7 +259,7 @@ def test_metrics_are_exported_with_exemplars(hook: Hook) -> None:
     registry.inc("lowwater_turns_starved_total", ("app", "desk", "m"), 2, exemplar)
     registry.observe("lowwater_context_free_ratio", ("app", "desk", "m"), 0.3, exemplar)
     failures: list[str] = []
-    export = MetricsExport(registry, hook.url, "http/protobuf", 0.1, RESOURCE, failures.append)
+    export = MetricsExport(registry, hook.url, "http/protobuf", 0.1, RESOURCE, failures.append, start_ns=123)
     export.start()
     assert wait_for(lambda: len(hook.posts) >= 2)
     export.stop()
@@ -273,16 +273,20 @@ def test_metrics_are_exported_with_exemplars(hook: Hook) -> None:
     (point,) = starved.data_points
     assert point.as_double == 2
     assert point.exemplars[0].trace_id.hex() == "ab" * 16
-    assert 0 < point.start_time_unix_nano < point.time_unix_nano
+    assert 123 == point.start_time_unix_nano < point.time_unix_nano
     (histogram,) = metrics["lowwater_context_free_ratio"].histogram.data_points
     assert (histogram.count, sum(histogram.bucket_counts)) == (1, 1)
+    assert not histogram.HasField("min")
+    assert not histogram.HasField("max")
     assert failures == []
 
 
 def test_a_receiver_of_metrics_that_is_not_there_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lowwater.detector.metrics.otlp._TIMEOUT_MILLIS", 200)
     failures: list[str] = []
-    export = MetricsExport(Registry(), "http://127.0.0.1:9", "http/protobuf", 60, RESOURCE, failures.append)
+    export = MetricsExport(
+        Registry(), "http://127.0.0.1:9", "http/protobuf", 60, RESOURCE, failures.append, start_ns=123
+    )
     export.start()
     export.stop()
     export.join(30)

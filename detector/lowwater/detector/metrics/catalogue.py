@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowwater.detector.findings import Kind, Severity
 
-__all__ = ["BY_NAME", "CATALOGUE", "CLOSED", "OPEN_LABELS", "Metric", "Type"]
+__all__ = ["BY_NAME", "CATALOGUE", "CLOSED", "OPEN_LABELS", "Combine", "Metric", "Type"]
 
 
 class Type(enum.Enum):
@@ -21,6 +21,20 @@ class Type(enum.Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+
+
+class Combine(enum.Enum):
+    """What two values of a gauge become when they belong to one label set: several contexts of a role, or folded ones."""
+
+    SUM = "sum"
+    MOST = "max"
+    LEAST = "min"
+
+    def __call__(self, one: float, other: float) -> float:
+        """The one value of both."""
+        if self is Combine.SUM:
+            return one + other
+        return max(one, other) if self is Combine.MOST else min(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,9 @@ class Metric:
         unit: UCUM, for OTLP.
         labels: in the order of the values.
         buckets: upper bounds, for histograms; +Inf is added.
+        combine: how values of a gauge come together.
+        first: for labels with many values, those whose series begin at zero; `CLOSED` has the others.
+        zeros: label sets that begin at zero, where they are not all combinations.
     """
 
     name: str
@@ -40,6 +57,9 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    combine: Combine = Combine.SUM
+    first: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    zeros: tuple[tuple[str, ...], ...] = ()
 
 
 OPEN_LABELS: Mapping[str, int] = {"service": 100, "agent": 200, "model": 100}
@@ -67,7 +87,7 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
         "content_encoding", "not_found", "method", "disconnected",
     ),
     "fault": ("commit", "checkpoint", "expire", "outbox", "reading", "state", "fault"),
-    "why": ("idle", "capacity"),
+    "decision": ("admitted", "overcommitted", "unknown"),
     "label": tuple(OPEN_LABELS),
     "sink": (),
     "code": (),
@@ -80,6 +100,12 @@ _CALL = ("service", "agent", "model")
 _TOKENS = "{token}"
 _RATIO_BUCKETS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 _COUNTER, _GAUGE, _HISTOGRAM = Type.COUNTER, Type.GAUGE, Type.HISTOGRAM
+_ANSWERS = {
+    "grpc": (
+        "OK", "INVALID_ARGUMENT", "UNAUTHENTICATED", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAVAILABLE",
+    ),
+    "http": ("200", "400", "401", "404", "405", "413", "415", "499", "500", "503"),
+}  # fmt: skip
 
 CATALOGUE: tuple[Metric, ...] = (
     # --- agents
@@ -91,6 +117,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "1",
         "Worst active context: 0 ok, 1 tight (less than a quarter of the requirement to spare), 2 starved",
         _ROLE,
+        combine=Combine.MOST,
     ),
     Metric(
         "lowwater_context_headroom_ratio",
@@ -98,6 +125,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "1",
         "Worst active context: (residual - requirement) / ceiling; negative is less than needed",
         _ROLE,
+        combine=Combine.LEAST,
     ),
     Metric(
         "lowwater_context_free_ratio",
@@ -121,6 +149,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "1",
         "Highest input / ceiling of active contexts: the gauge that does not show starvation",
         _ROLE,
+        combine=Combine.MOST,
     ),
     Metric(
         "lowwater_evicted_tokens_total",
@@ -128,17 +157,26 @@ CATALOGUE: tuple[Metric, ...] = (
         _TOKENS,
         "Tokens gone from a context since its previous call",
         (*_ROLE, "consumer"),
+        first={"consumer": ("retrieval", "scratchpad", "working")},
     ),
     Metric("lowwater_turns_total", _COUNTER, "{call}", "Calls of models that were judged", (*_CALL, "regime")),
     Metric("lowwater_turns_starved_total", _COUNTER, "{call}", "Calls in silent starvation", _CALL),
     Metric("lowwater_tokens_input_total", _COUNTER, _TOKENS, "Input tokens of all calls, cached part included", _CALL),
-    Metric("lowwater_scratchpad_free_tokens", _GAUGE, _TOKENS, "Least of active contexts with a reservation", _ROLE),
     Metric(
-        "lowwater_exhaustion_seconds",
+        "lowwater_scratchpad_free_tokens",
+        _GAUGE,
+        _TOKENS,
+        "Least of active contexts with a reservation",
+        _ROLE,
+        combine=Combine.LEAST,
+    ),
+    Metric(
+        "lowwater_scratchpad_exhaustion_seconds",
         _GAUGE,
         "s",
         "Forecast of the soonest moment at which compaction can no longer have its staging buffer",
         _ROLE,
+        combine=Combine.LEAST,
     ),
     Metric("lowwater_actions_total", _COUNTER, "{action}", "Tool calls", _ROLE),
     Metric(
@@ -150,6 +188,13 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     # --- fan-out
     Metric("lowwater_fanout_runs_total", _COUNTER, "{run}", "Fan-outs that are over", ("service",)),
+    Metric(
+        "lowwater_fanout_dispatches_total",
+        _COUNTER,
+        "{run}",
+        "Fan-outs that are over, by whether what they committed fits; unknown without a ceiling and budgets",
+        ("service", "decision"),
+    ),
     Metric(
         "lowwater_fanout_width",
         _HISTOGRAM,
@@ -189,7 +234,14 @@ CATALOGUE: tuple[Metric, ...] = (
         _ROLE,
     ),
     Metric("lowwater_compaction_reclaimed_tokens_total", _COUNTER, _TOKENS, "Tokens that compactions gave back", _ROLE),
-    Metric("lowwater_compactions_total", _COUNTER, "{compaction}", "Compactions seen", (*_ROLE, "trigger", "outcome")),
+    Metric(
+        "lowwater_compactions_total",
+        _COUNTER,
+        "{compaction}",
+        "Compactions seen",
+        (*_ROLE, "trigger", "outcome"),
+        first={"trigger": ("auto", "inferred"), "outcome": ("success", "failure")},
+    ),
     Metric(
         "lowwater_compaction_duration_seconds",
         _HISTOGRAM,
@@ -211,7 +263,12 @@ CATALOGUE: tuple[Metric, ...] = (
     # --- the detector
     Metric("lowwater_build_info", _GAUGE, "1", "Always 1", ("version",)),
     Metric(
-        "lowwater_detector_requests_total", _COUNTER, "{request}", "Export requests by answer", ("protocol", "code")
+        "lowwater_detector_requests_total",
+        _COUNTER,
+        "{request}",
+        "Export requests by answer",
+        ("protocol", "code"),
+        zeros=tuple((protocol, code) for protocol, codes in _ANSWERS.items() for code in codes),
     ),
     Metric("lowwater_detector_spans_received_total", _COUNTER, "{span}", "Spans acknowledged", ("protocol",)),
     Metric("lowwater_detector_logs_received_total", _COUNTER, "{record}", "Log records acknowledged", ("protocol",)),
@@ -238,8 +295,9 @@ CATALOGUE: tuple[Metric, ...] = (
         "lowwater_detector_state_evictions_total",
         _COUNTER,
         "{state}",
-        "States that left memory or were forgotten",
-        ("why",),
+        "States that left memory for want of room, or were forgotten as idle",
+        ("reason",),
+        zeros=(("idle",), ("capacity",)),
     ),
     Metric(
         "lowwater_detector_commit_seconds",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowwater.detector.events import CompactionMark
 from lowwater.detector.findings import State
 from lowwater.detector.ledger import LedgerEntry
-from lowwater.detector.metrics.catalogue import CLOSED
+from lowwater.detector.metrics.catalogue import CATALOGUE, CLOSED, Type
 from lowwater.detector.metrics.registry import UNKNOWN, Exemplar, Registry
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.pipeline import Output
@@ -19,14 +19,15 @@ __all__ = ["AgentMetrics"]
 
 _ACTIVE_SECONDS = 300
 _RUN_OVER_SECONDS = 60
-_MAX_RUNS = 5_000
+_RUN_FORGOTTEN_SECONDS = 3_600
+_MAX_RUNS = 2_000
+_RETAIN_SECONDS = 3_600
 _TIGHT = 1.25
 """A residual below so many times the requirement leaves the agent tight."""
 
 _STARVED = "silent_starvation"
 _TRIGGERS = frozenset(CLOSED["trigger"])
 _OUTCOMES = frozenset(CLOSED["outcome"])
-_HELD = ("retrieval", "scratchpad", "working")
 
 Role = tuple[str, str]
 
@@ -40,13 +41,20 @@ class _Active:
     entry: LedgerEntry
 
 
-@dataclass(slots=True)
-class _Run:
-    """A fan-out that goes on."""
+class _Run(NamedTuple):
+    """A fan-out: going on, or counted as over and remembered in case that it goes on after all."""
 
     seen_seconds: int
-    report: PoolReport
-    overrun_tokens: int
+    counted: bool
+    service: str
+    width: int
+    peak_tokens: int
+    ceiling_tokens: int | None
+    feasible: bool | None
+
+    @property
+    def overrun_tokens(self) -> int:
+        return 0 if self.ceiling_tokens is None else max(0, self.peak_tokens - self.ceiling_tokens)
 
 
 class AgentMetrics:
@@ -55,17 +63,21 @@ class AgentMetrics:
     Args:
         registry: where to.
         max_contexts: contexts in the gauges at most; the longest idle one leaves beyond it.
+        forget_after_seconds: counters of an agent that has been silent for so long are forgotten.
     """
 
-    def __init__(self, registry: Registry, *, max_contexts: int = 20_000) -> None:
+    def __init__(
+        self, registry: Registry, *, max_contexts: int = 20_000, forget_after_seconds: float = 86_400.0
+    ) -> None:
         self._registry = registry
         self._max_contexts = max_contexts
+        self._forget_after_seconds = forget_after_seconds
         self._active: OrderedDict[str, _Active] = OrderedDict()
-        self._previous: OrderedDict[str, tuple[int, dict[str, int]]] = OrderedDict()
-        """Of each context, the input and what each consumer held, at its last confirmed call."""
         self._runs: OrderedDict[tuple[str, str, int], _Run] = OrderedDict()
         self._firing: dict[str, tuple[str, str, str, str]] = {}
-        self._roles: set[tuple[str, str, str]] = set()
+        self._calls: dict[tuple[str, ...], int] = {}
+        """When each service, agent and model was last seen, in Unix seconds."""
+        self._retained_seconds = 0
 
     def observe(self, output: Output, provisional: bool, now_ns: int) -> None:
         """Take an output. Provisional ones, of an early look, move gauges alone: they come again when they are sure."""
@@ -73,6 +85,7 @@ class AgentMetrics:
         if isinstance(output, LedgerEntry):
             if output.rollup:
                 return
+            self._announce(output, now)
             if output.input_tokens is not None:
                 self._activate(output, now)
             if not provisional:
@@ -114,25 +127,61 @@ class AgentMetrics:
             if self._active[oldest].seen_seconds + _ACTIVE_SECONDS > now:
                 break
             del self._active[oldest]
-        for key in [key for key, run in self._runs.items() if run.seen_seconds + _RUN_OVER_SECONDS <= now]:
-            self._run_over(self._runs.pop(key))
+        for key, run in list(self._runs.items()):
+            if run.seen_seconds + _RUN_FORGOTTEN_SECONDS <= now:
+                del self._runs[key]
+            elif not run.counted and run.seen_seconds + _RUN_OVER_SECONDS <= now:
+                self._runs[key] = self._counted(run)
+        if self._retained_seconds + _RETAIN_SECONDS <= now:
+            self._retained_seconds = now
+            self._forget(now)
         self._gauges()
+
+    # --- over a restart ----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[tuple[str, str, int], tuple[Any, ...]]:
+        """The fan-outs that are counted in part, as plain data."""
+        return {key: tuple(run) for key, run in self._runs.items()}
+
+    def restore(self, snapshot: Mapping[tuple[str, str, int], tuple[Any, ...]], now_ns: int) -> None:
+        """Take up a snapshot, after the registry has taken up its own."""
+        self._runs = OrderedDict((key, _Run(*run)) for key, run in snapshot.items())
+        self._calls = dict.fromkeys(self._registry.calls(), now_ns // 1_000_000_000)
+
+    def _forget(self, now: int) -> None:
+        silent = [call for call, seen in self._calls.items() if seen + self._forget_after_seconds <= now]
+        for call in silent:
+            del self._calls[call]
+        if silent:
+            self._registry.retain(self._calls)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _activate(self, entry: LedgerEntry, now: int) -> None:
+        known = self._active.get(entry.context)
+        if known is not None and entry.turn <= known.entry.turn:
+            # The pipeline comes a minute after the early look: it confirms the turn shown, and must not show earlier ones.
+            if entry.turn == known.entry.turn:
+                known.entry = entry
+            return
         self._active.pop(entry.context, None)
         self._active[entry.context] = _Active(now, _role(entry.service, entry.agent), entry)
         if len(self._active) > self._max_contexts:
             self._active.popitem(last=False)
 
+    def _announce(self, entry: LedgerEntry, now: int) -> None:
+        """Let counters begin at zero before they count: an increase from nothing is none."""
+        call = (*_role(entry.service, entry.agent), entry.model or UNKNOWN)
+        if call in self._calls:
+            self._calls[call] = now
+        elif len(self._calls) < self._max_contexts:
+            self._calls[call] = now
+            self._registry.announce(dict(zip(("service", "agent", "model"), call, strict=True)))
+
     def _turn(self, entry: LedgerEntry) -> None:
         registry = self._registry
         role = _role(entry.service, entry.agent)
         call = (*role, entry.model or UNKNOWN)
-        if call not in self._roles and len(self._roles) < self._max_contexts:
-            self._roles.add(call)
-            registry.announce({"service": call[0], "agent": call[1], "model": call[2]})
         registry.inc("lowwater_turns_total", (*call, entry.regime))
         registry.inc("lowwater_tokens_input_total", call, entry.input_tokens or 0)
         if entry.actions:
@@ -152,29 +201,13 @@ class AgentMetrics:
         self._growth(entry, role)
 
     def _growth(self, entry: LedgerEntry, role: Role) -> None:
-        if entry.input_tokens is None:
-            return
-        parts = {
-            "retrieval": entry.retrieval_tokens,
-            "scratchpad": entry.scratchpad_tokens,
-            "working": entry.working_tokens,
-        }
-        held = {name: value for name, value in parts.items() if value is not None}
-        previous = self._previous.pop(entry.context, None)
-        self._previous[entry.context] = (entry.input_tokens, held)
-        if len(self._previous) > self._max_contexts:
-            self._previous.popitem(last=False)
-        if previous is None or entry.history == "unknown":
-            return
-        grown = entry.input_tokens - previous[0]
+        grown = entry.grown_tokens or 0
         if grown > 0:
             self._registry.inc("lowwater_compaction_accrued_tokens_total", role, grown)
         elif grown < 0 and entry.compacted:
             self._registry.inc("lowwater_compaction_reclaimed_tokens_total", role, -grown)
-        for name, tokens in held.items():
-            gone = previous[1].get(name, 0) - tokens
-            if gone > 0:
-                self._registry.inc("lowwater_evicted_tokens_total", (*role, name), gone)
+        for name, tokens in entry.gone.items():
+            self._registry.inc("lowwater_evicted_tokens_total", (*role, name), tokens)
 
     def _compacted(self, role: Role, trigger: str | None, outcome: str) -> None:
         known = trigger if trigger in _TRIGGERS else "other"
@@ -185,63 +218,79 @@ class AgentMetrics:
     def _run(self, report: PoolReport, now: int) -> None:
         key = (report.trace_id, report.pool, report.run)
         known = self._runs.pop(key, None)
-        overrun = 0 if report.ceiling_tokens is None else max(0, report.peak_tokens - report.ceiling_tokens)
-        more = overrun - (known.overrun_tokens if known is not None else 0)
+        run = _Run(
+            now,
+            known is not None and known.counted,
+            report.service or UNKNOWN,
+            report.width,
+            report.peak_tokens,
+            report.ceiling_tokens,
+            report.feasible,
+        )
+        more = run.overrun_tokens - (known.overrun_tokens if known is not None else 0)
         if more > 0:
-            self._registry.inc("lowwater_fanout_overrun_tokens_total", (report.service or UNKNOWN,), more)
-        self._runs[key] = _Run(now, report, overrun)
+            self._registry.inc("lowwater_fanout_overrun_tokens_total", (run.service,), more)
+        self._runs[key] = run
         if len(self._runs) > _MAX_RUNS:
-            self._run_over(self._runs.popitem(last=False)[1])
+            _, oldest = self._runs.popitem(last=False)
+            if not oldest.counted:
+                self._counted(oldest)
 
-    def _run_over(self, run: _Run) -> None:
-        report, labels = run.report, (run.report.service or UNKNOWN,)
+    def _counted(self, run: _Run) -> _Run:
+        labels = (run.service,)
         self._registry.inc("lowwater_fanout_runs_total", labels)
-        self._registry.observe("lowwater_fanout_width", labels, report.width)
-        if report.ceiling_tokens:
-            self._registry.observe("lowwater_fanout_peak_ratio", labels, report.peak_tokens / report.ceiling_tokens)
+        decision = {True: "admitted", False: "overcommitted", None: "unknown"}[run.feasible]
+        self._registry.inc("lowwater_fanout_dispatches_total", (run.service, decision))
+        self._registry.observe("lowwater_fanout_width", labels, run.width)
+        if run.ceiling_tokens:
+            self._registry.observe("lowwater_fanout_peak_ratio", labels, run.peak_tokens / run.ceiling_tokens)
+        return run._replace(counted=True)
 
     # --- gauges ------------------------------------------------------------------------------------------------------
 
     def _gauges(self) -> None:
-        tables: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _GAUGES}
+        tables: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _COMBINE}
+
+        def put(name: str, labels: tuple[str, ...], value: float) -> None:
+            table = tables[name]
+            table[labels] = _COMBINE[name](table[labels], value) if labels in table else value
+
         for active in self._active.values():
             entry, role = active.entry, active.role
-            _add(tables["lowwater_agents_active"], role, 1)
-            _add(tables["lowwater_agents_starved"], role, entry.regime == _STARVED)
-            _most(tables["lowwater_agent_state"], role, _state(entry))
+            put("lowwater_agents_active", role, 1)
+            put("lowwater_agents_starved", role, entry.regime == _STARVED)
+            put("lowwater_agent_state", role, _state(entry))
             ceiling, residual, required = entry.ceiling_tokens, entry.residual_tokens, entry.requirement_tokens
             if ceiling and residual is not None and required is not None:
-                _least(tables["lowwater_context_headroom_ratio"], role, (residual - required) / ceiling)
+                put("lowwater_context_headroom_ratio", role, (residual - required) / ceiling)
             if ceiling and entry.input_tokens is not None:
-                _add(tables["lowwater_context_ceiling_tokens"], role, ceiling)
-                _most(tables["lowwater_context_utilization_ratio"], role, entry.input_tokens / ceiling)
+                put("lowwater_context_ceiling_tokens", role, ceiling)
+                put("lowwater_context_utilization_ratio", role, entry.input_tokens / ceiling)
                 if entry.trigger_ratio is not None:
                     over = max(0.0, entry.input_tokens - entry.trigger_ratio * ceiling)
-                    _add(tables["lowwater_compaction_debt_tokens"], role, over)
+                    put("lowwater_compaction_debt_tokens", role, over)
             for name, tokens in _used(entry):
                 if tokens is not None:
-                    _add(tables["lowwater_context_used_tokens"], (*role, name), tokens)
+                    put("lowwater_context_used_tokens", (*role, name), tokens)
             if entry.scratchpad_free_tokens is not None:
-                _least(tables["lowwater_scratchpad_free_tokens"], role, entry.scratchpad_free_tokens)
+                put("lowwater_scratchpad_free_tokens", role, entry.scratchpad_free_tokens)
             if entry.exhaustion_seconds is not None:
-                _least(tables["lowwater_exhaustion_seconds"], role, entry.exhaustion_seconds)
+                put("lowwater_scratchpad_exhaustion_seconds", role, entry.exhaustion_seconds)
         for run in self._runs.values():
-            labels = (run.report.service or UNKNOWN,)
-            _add(tables["lowwater_fanout_committed_tokens"], labels, run.report.peak_tokens)
-            if run.report.ceiling_tokens is not None:
-                _add(tables["lowwater_fanout_budget_tokens"], labels, run.report.ceiling_tokens)
+            if run.counted:
+                continue
+            put("lowwater_fanout_committed_tokens", (run.service,), run.peak_tokens)
+            if run.ceiling_tokens is not None:
+                put("lowwater_fanout_budget_tokens", (run.service,), run.ceiling_tokens)
         for firing in self._firing.values():
-            _add(tables["lowwater_findings_firing"], firing, 1)
+            put("lowwater_findings_firing", firing, 1)
         for name, values in tables.items():
             self._registry.replace(name, values)
 
 
-_GAUGES = (
-    "lowwater_agents_active", "lowwater_agents_starved", "lowwater_agent_state", "lowwater_context_headroom_ratio",
-    "lowwater_context_used_tokens", "lowwater_context_ceiling_tokens", "lowwater_context_utilization_ratio",
-    "lowwater_scratchpad_free_tokens", "lowwater_exhaustion_seconds", "lowwater_fanout_committed_tokens",
-    "lowwater_fanout_budget_tokens", "lowwater_compaction_debt_tokens", "lowwater_findings_firing",
-)  # fmt: skip
+_COMBINE = {
+    metric.name: metric.combine for metric in CATALOGUE if metric.type is Type.GAUGE and "service" in metric.labels
+}
 
 
 def _role(service: str | None, agent: str | None) -> Role:
@@ -267,15 +316,3 @@ def _used(entry: LedgerEntry) -> tuple[tuple[str, int | None], ...]:
         ("scratchpad", entry.scratchpad_tokens), ("working", entry.working_tokens), ("output", reserved.output),
         ("retry", reserved.retry), ("staging", reserved.staging),
     )  # fmt: skip
-
-
-def _add(table: dict[tuple[str, ...], float], labels: tuple[str, ...], value: float) -> None:
-    table[labels] = table.get(labels, 0.0) + value
-
-
-def _most(table: dict[tuple[str, ...], float], labels: tuple[str, ...], value: float) -> None:
-    table[labels] = max(table.get(labels, value), value)
-
-
-def _least(table: dict[tuple[str, ...], float], labels: tuple[str, ...], value: float) -> None:
-    table[labels] = min(table.get(labels, value), value)

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
@@ -35,6 +35,8 @@ __all__ = ["MetricsExport", "metrics_data"]
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_MILLIS = 10_000
+_UNKNOWN = cast(float, None)
+"""Least and largest of a histogram: optional in OTLP, and left out by the exporters when None. The SDK's type says float."""
 
 
 def metrics_data(registry: own.Registry, resource: Resource, start_ns: int, now_ns: int) -> MetricsData:
@@ -71,8 +73,8 @@ def _histogram(series: own.Series, start_ns: int, now_ns: int) -> HistogramDataP
         histogram.sum,
         histogram.counts,
         series.metric.buckets,
-        float("nan"),
-        float("nan"),
+        _UNKNOWN,
+        _UNKNOWN,
         _exemplars(histogram.exemplars),
     )
 
@@ -105,6 +107,7 @@ class MetricsExport(threading.Thread):
         endpoint: URL of the receiver; for HTTP the base, to which ``/v1/metrics`` is added.
         protocol: ``grpc`` or ``http/protobuf``.
         failed: called with ``otlp_metrics`` when an export failed.
+        start_ns: since when the counters count, in Unix nanoseconds.
     """
 
     def __init__(
@@ -115,11 +118,13 @@ class MetricsExport(threading.Thread):
         interval_seconds: float,
         resource: Resource,
         failed: Callable[[str], None],
+        *,
+        start_ns: int,
     ) -> None:
         super().__init__(name="lowwater-otlp-metrics", daemon=True)
         self._registry, self._resource = registry, resource
         self._interval_seconds, self._failed = interval_seconds, failed
-        self._start_ns = time.time_ns()
+        self._start_ns = start_ns
         self._over = threading.Event()
         self._exporter: MetricExporter
         if protocol == "grpc":
@@ -135,8 +140,8 @@ class MetricsExport(threading.Thread):
         self._exporter.shutdown()
 
     def _export(self) -> None:
-        data = metrics_data(self._registry, self._resource, self._start_ns, time.time_ns())
         try:
+            data = metrics_data(self._registry, self._resource, self._start_ns, time.time_ns())
             done = self._exporter.export(data, timeout_millis=_TIMEOUT_MILLIS) is MetricExportResult.SUCCESS
         except Exception as error:
             _log.warning("metrics cannot be exported: %s", error)

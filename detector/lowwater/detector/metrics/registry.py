@@ -1,11 +1,15 @@
-"""Plain numbers by label set, with caps; rendered only when somebody looks."""
+"""Plain numbers by label set, with caps; rendered only when somebody looks.
+
+Counters are shown as they were *published*: by the runtime, when they are durable. A counter that has been scraped can
+then never go back over a crash, which a rate would take for a reset and count all of it again.
+"""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,9 +71,12 @@ class Registry:
         self._exemplars: dict[tuple[str, Labels], Exemplar] = {}
         self._known: dict[str, set[str]] = {label: set() for label in max_values}
         self._count = 0
+        self._changed = True
+        self._published: Mapping[str, Any] | None = None
+        self._series(BY_NAME["lowwater_detector_series"], ())
         for metric in CATALOGUE:
             if metric.type is not Type.GAUGE and not set(metric.labels) & set(OPEN_LABELS):
-                for labels in itertools.product(*(CLOSED[label] for label in metric.labels)):
+                for labels in metric.zeros or itertools.product(*(CLOSED[label] for label in metric.labels)):
                     self._series(metric, labels)
 
     # --- counting ----------------------------------------------------------------------------------------------------
@@ -79,6 +86,7 @@ class Registry:
         with self._lock:
             folded = self._series(BY_NAME[name], labels)
             self._values[name][folded] += by
+            self._changed = True
             if exemplar is not None:
                 self._exemplars[name, folded] = exemplar
 
@@ -90,6 +98,7 @@ class Registry:
             bucket = bisect_left(metric.buckets, value)
             histogram.counts[bucket] += 1
             histogram.sum += value
+            self._changed = self._changed or name not in _OF_SNAPSHOTS
             if exemplar is not None:
                 histogram.exemplars[bucket] = exemplar
 
@@ -99,13 +108,16 @@ class Registry:
             self._values[name][self._series(BY_NAME[name], labels)] = value
 
     def replace(self, name: str, values: Mapping[Labels, float]) -> None:
-        """Set all series of a gauge; those that are not named are gone. Label sets that fold together are summed."""
+        """Set all series of a gauge; those that are not named are gone. Label sets that fold together are combined."""
+        metric = BY_NAME[name]
         with self._lock:
             table = self._values[name]
             self._count -= len(table)
             table.clear()
             for labels, value in values.items():
-                table[self._series(BY_NAME[name], labels)] += value
+                known = len(table)
+                folded = self._series(metric, labels)
+                table[folded] = value if len(table) > known else metric.combine(table[folded], value)
 
     def announce(self, labels: Mapping[str, str]) -> None:
         """Make the counters and histograms exist, at zero, of which all labels are given or closed.
@@ -116,12 +128,53 @@ class Registry:
         with self._lock:
             for metric in CATALOGUE:
                 wanted = set(metric.labels) & set(OPEN_LABELS)
-                if metric.type is Type.GAUGE or metric.name in _SPARSE or not wanted or wanted - set(labels):
+                if metric.type is Type.GAUGE or not wanted or wanted - set(labels):
                     continue
                 for values in itertools.product(
-                    *([labels[label]] if label in labels else CLOSED[label] for label in metric.labels)
+                    *(
+                        [labels[label]] if label in labels else metric.first.get(label, CLOSED[label])
+                        for label in metric.labels
+                    )
                 ):
                     self._series(metric, values)
+            self._changed = True
+
+    def retain(self, calls: Collection[Labels]) -> None:
+        """Forget the counters and histograms of agents that are gone, and make room for others.
+
+        Args:
+            calls: service, agent and model of those to keep. ``other`` stays.
+        """
+        clean = {tuple(_clean(value) for value in call) for call in calls}
+        with self._lock:
+            kept: dict[tuple[int, ...], Collection[Labels]] = {
+                places: {tuple(call[place] for place in places) for call in clean}
+                for places in ((0,), (0, 1), (0, 1, 2))
+            }
+            for metric in CATALOGUE:
+                places = tuple(_OPEN.index(label) for label in metric.labels if label in OPEN_LABELS)
+                if metric.type is Type.GAUGE or not places:
+                    continue
+                table: dict[Labels, Any] = (
+                    self._histograms[metric.name] if metric.buckets else self._values[metric.name]
+                )
+                gone = [
+                    labels
+                    for labels in table
+                    if OTHER not in labels[: len(places)] and labels[: len(places)] not in kept[places]
+                ]
+                for labels in gone:
+                    del table[labels]
+                    self._exemplars.pop((metric.name, labels), None)
+                self._count -= len(gone)
+            for place, label in enumerate(_OPEN):
+                self._known[label] &= {call[place] for call in clean}
+            self._changed = True
+
+    def calls(self) -> Collection[Labels]:
+        """Service, agent and model of all calls that were counted."""
+        with self._lock:
+            return {labels[:3] for labels in self._values["lowwater_turns_total"]}
 
     def _series(self, metric: Metric, labels: Labels) -> Labels:
         """The label set that counts for this one, which exists then."""
@@ -130,11 +183,13 @@ class Registry:
             return labels
         folded = tuple(self._label(label, value) for label, value in zip(metric.labels, labels, strict=True))
         if folded not in table and self._count >= self._max_series:
-            self._overflow("lowwater_detector_series_overflow_total", ())
-            folded = tuple(
+            whole = tuple(
                 OTHER if label in self._max_values else value
                 for label, value in zip(metric.labels, folded, strict=True)
             )
+            if whole != folded:
+                self._overflow("lowwater_detector_series_overflow_total", ())
+            folded = whole
         if folded not in table:
             self._count += 1
             empty = Histogram([0] * (len(metric.buckets) + 1), 0.0, [None] * (len(metric.buckets) + 1))
@@ -158,6 +213,7 @@ class Registry:
     def _overflow(self, name: str, labels: Labels) -> None:
         table = self._values[name]
         table[labels] = table.get(labels, 0.0) + 1
+        self._changed = True
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -170,32 +226,58 @@ class Registry:
         """The number of one series; 0 where it does not exist."""
         return self._values[name].get(labels, 0.0)
 
+    def publish(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Show counters and histograms as they are in a snapshot, from now on; None for as they are now."""
+        self._published = snapshot
+
     def collect(self) -> list[tuple[Metric, list[Series]]]:
         """A copy of everything, by metric."""
         with self._lock:
             self._values["lowwater_detector_series"][()] = float(self._count)
-            return [(metric, list(self._collected(metric))) for metric in CATALOGUE]
-
-    def _collected(self, metric: Metric) -> Iterator[Series]:
-        if metric.buckets:
-            for labels, histogram in sorted(self._histograms[metric.name].items()):
-                copy = Histogram(list(histogram.counts), histogram.sum, list(histogram.exemplars))
-                yield Series(metric, labels, 0.0, copy, None)
-        else:
-            for labels, value in sorted(self._values[metric.name].items()):
-                yield Series(metric, labels, value, None, self._exemplars.get((metric.name, labels)))
+            gauges = {m.name: dict(self._values[m.name]) for m in CATALOGUE if m.type is Type.GAUGE}
+            exemplars = dict(self._exemplars)
+            buckets = {
+                (name, labels): list(each.exemplars)
+                for name, table in self._histograms.items()
+                for labels, each in table.items()
+                if any(each.exemplars)
+            }
+            published = self._published if self._published is not None else self._copied()
+        collected = []
+        for metric in CATALOGUE:
+            found: list[Series] = []
+            if metric.type is Type.HISTOGRAM:
+                none: list[Exemplar | None] = [None] * (len(metric.buckets) + 1)
+                for labels, (counts, total) in sorted(published["histograms"][metric.name].items()):
+                    shown = Histogram(list(counts), total, buckets.get((metric.name, labels), none))
+                    found.append(Series(metric, labels, 0.0, shown, None))
+            else:
+                table = gauges[metric.name] if metric.type is Type.GAUGE else published["counters"][metric.name]
+                for labels, value in sorted(table.items()):
+                    found.append(Series(metric, labels, value, None, exemplars.get((metric.name, labels))))
+            collected.append((metric, found))
+        return collected
 
     # --- over a restart ----------------------------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was counted since the last snapshot."""
+        return self._changed
 
     def snapshot(self) -> dict[str, Any]:
         """Counters and histograms as plain data."""
         with self._lock:
-            counters = {m.name: dict(self._values[m.name]) for m in CATALOGUE if m.type is Type.COUNTER}
-            histograms = {
-                name: {labels: (tuple(each.counts), each.sum) for labels, each in table.items()}
-                for name, table in self._histograms.items()
-            }
-            return {"counters": counters, "histograms": histograms}
+            self._changed = False
+            return self._copied()
+
+    def _copied(self) -> dict[str, Any]:
+        counters = {m.name: dict(self._values[m.name]) for m in CATALOGUE if m.type is Type.COUNTER}
+        histograms = {
+            name: {labels: (tuple(each.counts), each.sum) for labels, each in table.items()}
+            for name, table in self._histograms.items()
+        }
+        return {"counters": counters, "histograms": histograms}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Take up a snapshot. What the catalogue no longer has, or has in another shape, is left out."""
@@ -217,8 +299,11 @@ class Registry:
         return metric is not None and len(labels) == len(metric.labels) and metric.type is not Type.GAUGE
 
 
-_SPARSE = frozenset(("lowwater_compactions_total",))
-"""Most of its series never count anything: they begin when they do."""
+_OF_SNAPSHOTS = ("lowwater_detector_checkpoint_seconds",)
+"""What taking a snapshot makes change: no reason to take another."""
+
+_OPEN = ("service", "agent", "model")
+"""Open labels in the order in which metrics have them, and first."""
 
 
 def _clean(value: str) -> str:

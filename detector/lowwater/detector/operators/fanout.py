@@ -45,6 +45,7 @@ class PoolReport:
         parent_peak_tokens: the orchestrator's own largest context, None if not seen.
         spend_tokens: tokens spent by the members in all.
         ceiling_tokens: declared ceiling of the pool, None if unknown.
+        feasible: whether what the members have been given fits under the ceiling, None without a ceiling and budgets.
     """
 
     pool: str
@@ -62,6 +63,7 @@ class PoolReport:
     ceiling_tokens: int | None
     start_ns: int | None
     end_ns: int | None
+    feasible: bool | None = None
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ class FanoutOperator:
             1 for member in state.members.values() if _pool_of(member) == pool and member.end_ns < first.start_ns
         )
         timeless = first.timeless
-        yield PoolReport(
+        report = PoolReport(
             pool=pool,
             run=number,
             service=origin.service,
@@ -210,7 +212,8 @@ class FanoutOperator:
             start_ns=None if timeless else first.start_ns or None,
             end_ns=None if timeless else max(member.end_ns for member in run),
         )
-        if ceiling is None or width < 2:
+        if ceiling is None:
+            yield report
             return
         # Which member started first may turn out late, when it ends: what a run is called does not depend on it.
         key = f"{origin.trace_id}/{pool}/{number}"
@@ -230,6 +233,9 @@ class FanoutOperator:
             Kind.FANOUT_OVERRUN: self._overrun(run, ceiling, peak, spend, facts, levels),
             Kind.FANOUT_REDISTRIBUTION_UNSAFE: self._unsafe(run, ceiling, facts, levels),
         }
+        if all(member.budget_tokens is not None for member in run):
+            report.feasible = signals[Kind.FANOUT_OVERCOMMITTED] is None
+        yield report
         for kind, signal in signals.items():
             episode = state.episodes.setdefault(f"{kind.value}/{key}", Episode())
             subject = about_origin(origin, pool=pool)

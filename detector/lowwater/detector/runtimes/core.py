@@ -70,6 +70,10 @@ class Watcher(Protocol):
     def tick(self, now_ns: int) -> None:
         """A quarter of a second has gone by, or more."""
 
+    @property
+    def changed(self) -> bool:
+        """Whether `snapshot` would say anything new."""
+
     def snapshot(self) -> Any:
         """Plain data that a checkpoint must hold beside the states."""
 
@@ -258,7 +262,7 @@ class Core(threading.Thread):
         self._guarded("outbox", self._pump)
 
     def _checkpoint(self) -> bool:
-        if not self.live.changes:
+        if not self.live.changes and not self._watcher.changed:
             return True
         started = time.perf_counter()
         done = self._guarded(

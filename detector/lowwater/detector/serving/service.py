@@ -30,6 +30,7 @@ from lowwater.detector.diagnosis import Diagnosis
 from lowwater.detector.errors import ConfigError
 from lowwater.detector.findings import Severity
 from lowwater.detector.ledger import LedgerEntry
+from lowwater.detector.metrics.catalogue import CLOSED
 from lowwater.detector.metrics.exposition import scrape
 from lowwater.detector.metrics.otlp import MetricsExport
 from lowwater.detector.metrics.registry import Registry
@@ -86,7 +87,12 @@ class Service:
         self.addresses: dict[str, Address] = {}
         self._resource = Resource.create({"service.name": "lowwater"})
         registry = Registry(config.max_series)
-        self.watch = Watch(registry, version=version("lowwater"), max_contexts=config.max_contexts)
+        self.watch = Watch(
+            registry,
+            version=version("lowwater"),
+            max_contexts=config.max_contexts,
+            forget_after_seconds=config.forget_after_seconds,
+        )
         self._diagnosis = Diagnosis()
         self._diagnosis_lock = threading.Lock()
         tls = _tls(config)  # before anything is opened
@@ -104,7 +110,7 @@ class Service:
         )
         self.watch.attach(self.live)
         self._feeders = [Feeder(sink, self.watch.sink_failed, store.cursor(sink.name)) for sink in self._sinks()]
-        self.watch.feeders = self._feeders
+        self.watch.feed(self._feeders)
         self.core = Core(
             self.live,
             self.watch,
@@ -131,6 +137,7 @@ class Service:
                 config.otlp_metrics_seconds,
                 self._resource,
                 self.watch.sink_failed,
+                start_ns=self.watch.start_ns,
             )
             if config.otlp_metrics
             else None
@@ -279,11 +286,9 @@ class Service:
             for protocol in ("grpc", "http")
         }
         dropped = {
-            series.labels[0]: series.value
-            for metric, found in self.watch.registry.collect()
-            if metric.name == "lowwater_detector_spans_dropped_total"
-            for series in found
-            if series.value
+            reason: items
+            for reason in CLOSED["reason"]
+            if (items := value("lowwater_detector_spans_dropped_total", (reason,)))
         }
         return {
             "schema": "lowwater.doctor.live/1",

@@ -32,12 +32,20 @@ class Watch:
         registry: where to.
         version: of lowwater.
         max_contexts: contexts in the gauges at most.
+        forget_after_seconds: counters of an agent that has been silent for so long are forgotten.
+
+    Attributes:
+        start_ns: since when the counters count, in Unix nanoseconds: earlier than this process after a restart.
     """
 
-    def __init__(self, registry: Registry, *, version: str, max_contexts: int) -> None:
+    def __init__(
+        self, registry: Registry, *, version: str, max_contexts: int, forget_after_seconds: float = 86_400.0
+    ) -> None:
         self.registry = registry
-        self.agents = AgentMetrics(registry, max_contexts=max_contexts)
-        self.feeders: Sequence[Feeder] = ()
+        self.agents = AgentMetrics(registry, max_contexts=max_contexts, forget_after_seconds=forget_after_seconds)
+        self.start_ns = time.time_ns()
+        self._feeders: Sequence[Feeder] = ()
+        self._snapshot: Mapping[str, Any] | None = None
         self._live: LiveDetector | None = None
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._committed = False
@@ -49,10 +57,20 @@ class Watch:
         """Watch a detector that has not recovered yet: what it was before a restart is taken up."""
         self._live = live
         snapshot = live.store.globals("watcher")
-        if snapshot is not None:
-            self.registry.restore(snapshot)
+        if snapshot is not None and "registry" in snapshot:
+            self.registry.restore(snapshot["registry"])
+            self.agents.restore(snapshot["runs"], self.start_ns)
+            self.start_ns = snapshot["start_ns"]
         for line in live.shown.firing.values():
             self.agents.show(line)
+        self.agents.tick(time.time_ns())
+        self.registry.publish(self.registry.snapshot())
+
+    def feed(self, feeders: Sequence[Feeder]) -> None:
+        """Watch the sinks."""
+        self._feeders = feeders
+        for feeder in feeders:
+            self.registry.inc("lowwater_detector_sink_failures_total", (feeder.name,), 0)
 
     # --- of the detector ---------------------------------------------------------------------------------------------
 
@@ -72,12 +90,22 @@ class Watch:
         self.registry.observe("lowwater_detector_commit_seconds", (), seconds)
 
     def checkpointed(self, seconds: float) -> None:
-        """A checkpoint is written."""
+        """A checkpoint is written: what it holds may be scraped."""
+        if self._snapshot is not None:
+            self.registry.publish(self._snapshot["registry"])
         self.registry.observe("lowwater_detector_checkpoint_seconds", (), seconds)
 
     def failed(self, what: str) -> None:
         """Something did not work."""
         self.registry.inc("lowwater_detector_faults_total", (what,))
+        if what == "checkpoint":
+            # That nothing can be made durable must be seen, even if a crash now took these counts back.
+            self.registry.publish(self.registry.snapshot())
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was counted since the last snapshot."""
+        return self.registry.changed
 
     def tick(self, now_ns: int) -> None:
         """Bring gauges, and what others count, up to date."""
@@ -102,12 +130,17 @@ class Watch:
         evicted = sum(states.evicted for states in live.pipeline.spaces.values())
         self._count("lowwater_detector_state_evictions_total", ("capacity",), evicted)
         self._count("lowwater_detector_state_evictions_total", ("idle",), live.expired)
-        for feeder in self.feeders:
+        for feeder in self._feeders:
             registry.set("lowwater_detector_sink_pending_lines", (feeder.name,), feeder.pending)
 
     def snapshot(self) -> Any:
-        """The counters, for a checkpoint."""
-        return self.registry.snapshot()
+        """The counters, for a checkpoint; they are shown when it is written."""
+        self._snapshot = {
+            "registry": self.registry.snapshot(),
+            "runs": self.agents.snapshot(),
+            "start_ns": self.start_ns,
+        }
+        return self._snapshot
 
     def _count(self, name: str, labels: tuple[str, ...], total: float) -> None:
         """Count up to a total that something else counts since this process began."""
