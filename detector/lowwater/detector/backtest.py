@@ -166,7 +166,7 @@ class Backtest:
         """Turn and time of the call that a finding's id was made of: the first of the episode."""
         context = self._contexts.get(finding.context)
         for span_id, turn, time_ns in reversed(context.recent) if context is not None else ():
-            if finding_id(finding.kind, finding.context, span_id) == finding.id:
+            if finding_id(finding.kind, finding.service or "", span_id) == finding.id:
                 return turn, time_ns
         return finding.turn, finding.time_ns
 

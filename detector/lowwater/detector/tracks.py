@@ -222,7 +222,7 @@ def _relation(track: _Track, call: Call, tokens: int | None) -> tuple[int, float
     reading = call.reading
     content = None if reading.content_is_delta else reading.content
     if content is not None and track.content is not None:
-        return _content_relation(track.content, content, same=track.strong and track.anchor == call.origin.anchor.id)
+        return _content_relation(track.content, content, same=_one_instance(track, call))
     same = track.anchor == call.origin.anchor.id
     if tokens is None or track.input_tokens is None:
         return (_SAME_INSTANCE, 0.0, "unknown") if same else (0, 0.0, "unknown")
@@ -237,11 +237,21 @@ def _relation(track: _Track, call: Call, tokens: int | None) -> tuple[int, float
         return _CONTINUES, track.input_tokens / max(tokens, 1), "appended"
     if same and track.marks:
         return _REWRITTEN, 0.5, "rewritten"
-    if same and track.strong and tokens >= track.input_tokens * _ELIDED:
+    if _one_instance(track, call) and tokens >= track.input_tokens * _ELIDED:
         return _REWRITTEN, 0.3, "rewritten"
-    if same and track.strong and track.crowded:
+    if _one_instance(track, call) and track.crowded:
         return _REWRITTEN, 0.1, "dropped"
     return 0, 0.0, "unknown"
+
+
+def _one_instance(track: _Track, call: Call) -> bool:
+    """Whether the call is of the track's agent: under one span that is an agent, or has not ended yet, or of one name.
+
+    Live, an agent's span ends long after its calls, and what it is shows only then. A workflow's does, too: what is
+    taken for a compaction there and was another's call is taken back when the context goes on (``before_drop``).
+    """
+    anchor = call.origin.anchor
+    return track.anchor == anchor.id and (track.strong or anchor.open or track.agent is not None)
 
 
 def _content_relation(old: Content, new: Content, *, same: bool) -> tuple[int, float, str]:

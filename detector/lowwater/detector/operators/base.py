@@ -10,7 +10,7 @@ from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import Observation, Origin
 from lowwater.detector.findings import Advice, Finding, Kind, Severity, State, finding_id, severity_cap
 
-__all__ = ["Episode", "Signal", "about", "about_origin", "weakest"]
+__all__ = ["Episode", "Signal", "about", "about_origin", "span_key", "weakest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,15 @@ def about(observation: Observation) -> Finding:
     subject = about_origin(observation.turn.call.origin)
     subject.model, subject.turn, subject.context = entry.model, entry.turn, entry.context
     return subject
+
+
+def span_key(observation: Observation) -> str:
+    """The key of what concerns one context, for ids of findings.
+
+    The first span of an episode tells the context; its name would not do, since it holds the agent's, which a live
+    detector may learn late and a replay knows at once.
+    """
+    return observation.entry.service or ""
 
 
 def about_origin(origin: Origin, *, pool: str | None = None) -> Finding:

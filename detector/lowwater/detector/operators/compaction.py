@@ -12,7 +12,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.models.trend import Trend
-from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.operators.base import Episode, Signal, about, span_key
 from lowwater.detector.policies.compaction import (
     Forecast,
     HighWater,
@@ -100,7 +100,7 @@ class CompactionOperator:
 
     def _advance(self, episode: Episode, kind: Kind, seen: Observation, signal: Signal | None) -> Iterator[Finding]:
         fire_after = self._config.debt_after_turns if kind is Kind.COMPACTION_DEBT else 1
-        return episode.step(kind, seen.entry.context, signal, about(seen), fire_after=fire_after, resolve_after=1)
+        return episode.step(kind, span_key(seen), signal, about(seen), fire_after=fire_after, resolve_after=1)
 
     # --- what is known -----------------------------------------------------------------------------------------------
 

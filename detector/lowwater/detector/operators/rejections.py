@@ -11,7 +11,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import CompactionMark, Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.models.scheduler import DebtShare, SchedulerTick
-from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.operators.base import Episode, Signal, about, span_key
 from lowwater.detector.policies.rejection import (
     Classification,
     CompactionRecord,
@@ -135,7 +135,7 @@ class RejectionOperator:
             episode = caller.episodes.setdefault(name, Episode())
             signal = self._rejection(seen, verdict) if verdict is not None and name in names else None
             yield from episode.step(
-                Kind.REJECTION, f"{seen.entry.context}/{name}", signal, about(seen), fire_after=1, resolve_after=1
+                Kind.REJECTION, f"{span_key(seen)}/{name}", signal, about(seen), fire_after=1, resolve_after=1
             )
             if episode.firing is None:
                 del caller.episodes[name]

@@ -11,7 +11,7 @@ from lowwater.collectors.consumers import Provenance
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation, ToolRun
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
-from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.operators.base import Episode, Signal, about, span_key
 from lowwater.detector.policies.repetition import RepetitionVerdict, ToolCallView, judge_repetition
 
 __all__ = ["RepetitionOperator", "RepetitionState"]
@@ -94,7 +94,7 @@ class RepetitionOperator:
         seen.repetition = worst[0].kind if worst is not None else None
         yield from state.episode.step(
             Kind.REPETITION,
-            seen.entry.context,
+            span_key(seen),
             None if worst is None else self._signal(*worst),
             about(seen),
             fire_after=1,

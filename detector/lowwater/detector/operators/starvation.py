@@ -12,7 +12,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.ledger import LedgerEntry
-from lowwater.detector.operators.base import Episode, Signal, about
+from lowwater.detector.operators.base import Episode, Signal, about, span_key
 from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
 __all__ = ["StarvationOperator", "StarvationState"]
@@ -71,7 +71,7 @@ class StarvationOperator:
         signal = self._signal(state, seen, verdict, lost) if verdict.regime is Regime.SILENT_STARVATION else None
         yield from state.episode.step(
             Kind.SILENT_STARVATION,
-            entry.context,
+            span_key(seen),
             signal,
             about(seen),
             fire_after=self._fire_after(seen),
