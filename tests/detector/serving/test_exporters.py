@@ -26,14 +26,14 @@ from tests.detector.serving.conftest import Running, eventually
 NODE = Path(__file__).parents[2] / "node"
 
 
-def starving_agent(exporter: SpanExporter, turns: int = 8) -> None:
+def starving_agent(exporter: SpanExporter, turns: int = 8, *, service: str = "stock-app", agent: str = "desk") -> None:
     """An agent whose tool results stay while its window is small, told in plain semantic conventions."""
-    provider: Any = TracerProvider(resource=Resource.create({"service.name": "stock-app"}))
+    provider: Any = TracerProvider(resource=Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("app")
     attributes: dict[str, Any] = {
-        "gen_ai.agent.name": "desk",
-        "gen_ai.conversation.id": "c1",
+        "gen_ai.agent.name": agent,
+        "gen_ai.conversation.id": f"c-{agent}",
         "gen_ai.request.model": "in-house",
         "lowwater.context.ceiling_tokens": 16_000,
         "lowwater.working_set.required_tokens": 6_000,
@@ -145,6 +145,37 @@ def test_prometheus_scrapes_it_and_gets_exemplars_back(tmp_path: Path) -> None:
                 process.terminate()
     finally:
         running.stop()
+
+
+def test_promtool_has_nothing_against_the_metrics() -> None:
+    running = Running()
+    try:
+        for number, name in enumerate(HOSTILE_NAMES):
+            memory = InMemorySpanExporter()
+            starving_agent(memory, service=name, agent=f"{name}{number}")
+            exporter = over_http.OTLPSpanExporter(running.url("http", "/v1/traces"))
+            assert exporter.export(memory.get_finished_spans()) is SpanExportResult.SUCCESS
+        running.service.core.ask(lambda: running.service.live.finish(time.time_ns())).result(10)
+        running.settle()
+        text = requests.get(running.url("admin", "/metrics"), timeout=10).text
+    finally:
+        running.stop()
+    assert text.count("lowwater_turns_starved_total{") == len(HOSTILE_NAMES)
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+HOSTILE_NAMES = (
+    'quo"te',
+    "back\\slash",
+    "new\nline",
+    "tab\t",
+    '{le="1"} 7',
+    "\u0000nul",
+    "smile \U0001f600",
+    "",
+    "x" * 5_000,
+)
 
 
 def running_turns(api: Any) -> float:
