@@ -28,7 +28,6 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.ingest import Ingest
 from lowwater.detector.operators import starvation
 from lowwater.detector.pipeline import Pipeline
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held, arbitrate
 from lowwater.detector.profiles import profile_for
 from lowwater.detector.runtimes.reorder import Reorder
 from lowwater.detector.simulation.disturb import DISTURBANCES, disturb
@@ -37,6 +36,7 @@ from lowwater.detector.simulation.model import Run
 from lowwater.detector.simulation.scenarios import SCENARIOS
 from lowwater.detector.simulation.scoring import Counts, RunScore, score, wilson
 from lowwater.detector.simulation.writers import WRITERS
+from lowwater.policies.starvation import Arbitration, Claims, Held, arbitrate
 
 TUNE_SEED, SCORE_SEED = 1_000_000, 7_000_000
 HOURS_WANTED = 10_000

@@ -11,11 +11,9 @@ These errors reach only people who configure or extend lowwater.
 
 from __future__ import annotations
 
+from lowwater.policies.errors import LowwaterError
+
 __all__ = ["DialectError", "LowwaterError"]
-
-
-class LowwaterError(Exception):
-    """Base of every error that lowwater raises on purpose."""
 
 
 class DialectError(LowwaterError):

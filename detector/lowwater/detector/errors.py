@@ -6,11 +6,7 @@
     ├── InputError                      something to read is missing, unreadable or of no known format
     ├── ConfigError                     configuration refused, by key
     ├── StateError                      stored state is damaged, or of a later version
-    └── BudgetError                     a decision rule refuses; raised by the gates of an orchestrator
-        ├── WorkingMemoryStarvationError    the working set cannot be held
-        ├── BudgetStarvationError           a fan-out or a redistribution does not fit its pool
-        ├── CompactionStagingDeadlock       compaction needs room that only compaction could free
-        └── DebtClassificationError         a rejection cannot be told from compaction debt with this record
+    └── BudgetError                     a decision rule refuses: see `lowwater.policies.errors`
 
 Leaves are named for what the caller can do about them. Each message names the place and the remedy.
 """
@@ -19,17 +15,7 @@ from __future__ import annotations
 
 from lowwater.collectors.errors import LowwaterError
 
-__all__ = [
-    "BudgetError",
-    "BudgetStarvationError",
-    "CompactionStagingDeadlock",
-    "ConfigError",
-    "DebtClassificationError",
-    "InputError",
-    "LowwaterError",
-    "StateError",
-    "WorkingMemoryStarvationError",
-]
+__all__ = ["ConfigError", "InputError", "LowwaterError", "StateError"]
 
 
 class InputError(LowwaterError):
@@ -42,23 +28,3 @@ class StateError(LowwaterError):
 
 class ConfigError(LowwaterError):
     """A configuration key is unknown or its value refused: the message names the key and the remedy."""
-
-
-class BudgetError(LowwaterError):
-    """A decision rule refuses what was asked."""
-
-
-class WorkingMemoryStarvationError(BudgetError):
-    """The working set of a task cannot be held in what the other consumers leave."""
-
-
-class BudgetStarvationError(BudgetError):
-    """A fan-out or a redistribution does not fit the pool."""
-
-
-class CompactionStagingDeadlock(BudgetError):  # noqa: N818 - the published name
-    """Compaction needs staging room that only compaction could free."""
-
-
-class DebtClassificationError(BudgetError):
-    """A rejection cannot be told from compaction debt: the compaction record is missing or absurd."""

@@ -97,7 +97,7 @@ class LedgerEntry:
         input_rule: how the input was read from the usage, for example ``cache_exceeds_input``.
         rollup: the numbers of several calls, kept because none of them reported its own.
         failed: the call was refused, aborted or broke; it usually has no usage.
-        regime: the verdict of `lowwater.detector.policies.starvation` on this call.
+        regime: the verdict of `lowwater.policies.starvation` on this call.
         compacted: a compaction was seen since the previous call (or by this one).
         history: how the prompt relates to the context's previous one: ``first``, ``appended``, ``rewritten``,
             ``compacted`` or ``unknown``.

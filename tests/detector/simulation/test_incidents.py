@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from lowwater.detector.policies.compaction import CompactionScheduler
 from lowwater.detector.simulation.incidents import INCIDENTS, compaction, debt, fanout, starvation
 from lowwater.detector.simulation.incidents.common import FITTING_SEEDS, REPORTED_SEEDS, Summary, summarize
+from lowwater.policies.compaction import CompactionScheduler
 
 SEEDS = range(36)
 

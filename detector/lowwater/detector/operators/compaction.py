@@ -13,7 +13,7 @@ from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.models.trend import Trend
 from lowwater.detector.operators.base import Episode, Signal, about, span_key
-from lowwater.detector.policies.compaction import (
+from lowwater.policies.compaction import (
     Forecast,
     HighWater,
     above_high_water,
@@ -21,7 +21,7 @@ from lowwater.detector.policies.compaction import (
     is_thrash,
     why_blocked,
 )
-from lowwater.detector.policies.rejection import CompactionRecord
+from lowwater.policies.rejection import CompactionRecord
 
 __all__ = ["CompactionOperator", "CompactionState"]
 

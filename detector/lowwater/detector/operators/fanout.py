@@ -14,7 +14,7 @@ from lowwater.collectors.consumers import Provenance
 from lowwater.detector.events import AgentRun, Observation, Origin
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about_origin
-from lowwater.detector.policies.fanout import (
+from lowwater.policies.fanout import (
     Member,
     aggregate_check,
     aggregate_peak,

@@ -12,13 +12,13 @@ from lowwater.detector.events import CompactionMark, Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.models.scheduler import DebtShare, SchedulerTick
 from lowwater.detector.operators.base import Episode, Signal, about, span_key
-from lowwater.detector.policies.rejection import (
+from lowwater.policies.rejection import (
     Classification,
     CompactionRecord,
     RejectionClass,
     classify_rejection,
 )
-from lowwater.detector.policies.retry import amplification, synchrony
+from lowwater.policies.retry import amplification, synchrony
 
 __all__ = ["RejectionOperator", "RejectionState"]
 

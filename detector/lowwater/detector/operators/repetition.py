@@ -12,7 +12,7 @@ from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation, ToolRun
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.operators.base import Episode, Signal, about, span_key
-from lowwater.detector.policies.repetition import RepetitionVerdict, ToolCallView, judge_repetition
+from lowwater.policies.repetition import RepetitionVerdict, ToolCallView, judge_repetition
 
 __all__ = ["RepetitionOperator", "RepetitionState"]
 

@@ -13,7 +13,7 @@ from lowwater.detector.events import Observation
 from lowwater.detector.findings import Advice, Finding, Kind, Severity
 from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.base import Episode, Signal, about, span_key
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
+from lowwater.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
 __all__ = ["StarvationOperator", "StarvationState"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from lowwater.detector.policies.compaction import CompactionScheduler
 from lowwater.detector.simulation.incidents.common import FITTING_SEEDS, Outcome, summarize
+from lowwater.policies.compaction import CompactionScheduler
 
 __all__ = ["PARAMETERS", "Parameters", "fit", "run"]
 

@@ -15,9 +15,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowwater.detector.policies.rejection import CompactionRecord, RejectionClass, classify_rejection
-from lowwater.detector.policies.retry import enforce_retry_policy
 from lowwater.detector.simulation.incidents.common import FITTING_SEEDS, Outcome, summarize
+from lowwater.policies.rejection import CompactionRecord, RejectionClass, classify_rejection
+from lowwater.policies.retry import enforce_retry_policy
 
 __all__ = ["PARAMETERS", "Parameters", "fit", "run"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from lowwater.detector.policies.fanout import Member, aggregate_check, plan_fanout
 from lowwater.detector.simulation.incidents.common import FITTING_SEEDS, Outcome, summarize
+from lowwater.policies.fanout import Member, aggregate_check, plan_fanout
 
 __all__ = ["PARAMETERS", "Parameters", "fit", "run"]
 

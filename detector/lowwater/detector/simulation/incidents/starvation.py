@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from lowwater.detector.policies.starvation import Claims, Held, arbitrate
 from lowwater.detector.simulation.incidents.common import FITTING_SEEDS, Outcome, summarize
+from lowwater.policies.starvation import Claims, Held, arbitrate
 
 __all__ = ["PARAMETERS", "Parameters", "fit", "run"]
 

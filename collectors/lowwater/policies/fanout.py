@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lowwater.detector.errors import BudgetStarvationError
+from lowwater.policies.errors import BudgetStarvationError
 
 __all__ = [
     "AggregateVerdict",

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowwater.detector.errors import DebtClassificationError
+from lowwater.policies.errors import DebtClassificationError
 
 __all__ = [
     "STALE_TICKS",

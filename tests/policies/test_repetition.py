@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lowwater.collectors.sketch import sketch
 from lowwater.collectors.tokens import Hasher
-from lowwater.detector.policies.repetition import ToolCallView, judge_repetition
+from lowwater.policies.repetition import ToolCallView, judge_repetition
 
 
 def view(turn: int, result: int = 7, *, held: bool = True, compacted: bool = False, text: str = "") -> ToolCallView:

@@ -17,7 +17,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from lowwater.detector.errors import WorkingMemoryStarvationError
+from lowwater.policies.errors import WorkingMemoryStarvationError
 
 __all__ = ["Arbitration", "Claims", "Held", "Regime", "arbitrate"]
 

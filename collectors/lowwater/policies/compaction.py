@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lowwater.detector.errors import CompactionStagingDeadlock
+from lowwater.policies.errors import CompactionStagingDeadlock
 
 __all__ = [
     "Admission",

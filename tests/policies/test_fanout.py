@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowwater.detector.errors import BudgetStarvationError
-from lowwater.detector.policies.fanout import (
+from lowwater.policies.errors import BudgetStarvationError
+from lowwater.policies.fanout import (
     Member,
     aggregate_check,
     aggregate_peak,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowwater.detector.errors import WorkingMemoryStarvationError
-from lowwater.detector.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
+from lowwater.policies.errors import WorkingMemoryStarvationError
+from lowwater.policies.starvation import Arbitration, Claims, Held, Regime, arbitrate
 
 STARVED: dict[str, Any] = {
     "ceiling_tokens": 28_700,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowwater.detector.errors import CompactionStagingDeadlock
-from lowwater.detector.policies.compaction import (
+from lowwater.policies.compaction import (
     CompactionScheduler,
     DebtReason,
     HighWater,
@@ -20,6 +19,7 @@ from lowwater.detector.policies.compaction import (
     is_thrash,
     why_blocked,
 )
+from lowwater.policies.errors import CompactionStagingDeadlock
 
 
 def test_the_marks_are_compared_strictly() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowwater.detector.policies.rejection import RejectionClass
-from lowwater.detector.policies.retry import amplification, enforce_retry_policy, synchrony
+from lowwater.policies.rejection import RejectionClass
+from lowwater.policies.retry import amplification, enforce_retry_policy, synchrony
 
 
 def test_debt_is_compacted_then_retried_without_waiting() -> None:

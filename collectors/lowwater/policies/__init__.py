@@ -10,11 +10,11 @@ The same functions decide in the detector and in an orchestrator that asks befor
     enforce_retry_policy(...)         before a retry
 """
 
-from lowwater.detector.policies.compaction import CompactionScheduler, admit_compaction
-from lowwater.detector.policies.fanout import plan_fanout, redistribute
-from lowwater.detector.policies.rejection import classify_rejection
-from lowwater.detector.policies.retry import enforce_retry_policy
-from lowwater.detector.policies.starvation import arbitrate
+from lowwater.policies.compaction import CompactionScheduler, admit_compaction
+from lowwater.policies.fanout import plan_fanout, redistribute
+from lowwater.policies.rejection import classify_rejection
+from lowwater.policies.retry import enforce_retry_policy
+from lowwater.policies.starvation import arbitrate
 
 __all__ = [
     "CompactionScheduler",

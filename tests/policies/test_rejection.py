@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowwater.detector.errors import DebtClassificationError
-from lowwater.detector.policies.rejection import Classification, CompactionRecord, RejectionClass, classify_rejection
+from lowwater.policies.errors import DebtClassificationError
+from lowwater.policies.rejection import Classification, CompactionRecord, RejectionClass, classify_rejection
 
 STALE = CompactionRecord(last_compaction_seconds=1_000.0, resident_after_tokens=28_000, window_tokens=32_000)
 
