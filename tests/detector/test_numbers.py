@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from lowwater.collectors.consumers import Provenance
 from lowwater.collectors.dialects import GROUP, load_dialects
 from lowwater.collectors.reading import Reading, Usage
+from lowwater.collectors.tokens import apportion
+from lowwater.collectors.usage import resolve_input
 from lowwater.detector.findings import Severity, severity_cap
 from lowwater.detector.ingest import sane_times
-from lowwater.detector.ledger import Reserved, apportion, residual_tokens
+from lowwater.detector.ledger import Reserved, residual_tokens
 from lowwater.detector.profiles import PROFILES, profile_for
-from lowwater.detector.usage import resolve_input
 from lowwater.detector.windows import model_limits
 
 

@@ -157,6 +157,8 @@ class Reading:
         window_tokens: the context window stated by the trace.
         trigger_tokens: input size at which the framework compacts, as stated by the trace.
         content: the prompt, system text and tool schemas included.
+        weights: estimated tokens of the prompt by consumer, in the order of `CONSUMERS`, counted in the agent's process
+            where the content itself is not sent.
         output: the answer.
         content_is_delta: ``content`` holds only what is new since the previous call.
         documents: retrieved documents, on a retrieval span.
@@ -196,6 +198,7 @@ class Reading:
     window_tokens: int | None = None
     trigger_tokens: int | None = None
     content: Content | None = None
+    weights: tuple[int, ...] | None = None
     output: Content | None = None
     content_is_delta: bool = False
     tool: ToolUse | None = None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 
-__all__ = ["Hasher", "estimate_tokens"]
+__all__ = ["Hasher", "apportion", "estimate_tokens"]
 
 # One scan of the text; the classes follow how byte-pair tokenizers pre-split it.
 _WORDS = re.compile(r"[A-Za-z]+")
@@ -52,6 +53,37 @@ def estimate_tokens(text: str) -> int:
     if not text.isascii():
         tokens += len(_WIDE.findall(text)) * _WIDE_TOKENS + len(_FOREIGN.findall(text)) / _FOREIGN_PER_TOKEN
     return max(1, round(tokens))
+
+
+def apportion(total: int, weights: Sequence[int | float]) -> list[int]:
+    """Split a total into whole parts in proportion to weights, exactly (largest remainder).
+
+    Args:
+        total: tokens to split, 0 or more.
+        weights: non-negative; at least one positive unless total is 0.
+
+    Raises:
+        ValueError: on a negative number, or no positive weight to carry a positive total.
+
+    >>> apportion(10, [1, 1, 1]), apportion(0, [0, 0])
+    ([4, 3, 3], [0, 0])
+    """
+    if total < 0 or any(weight < 0 for weight in weights):
+        msg = f"cannot apportion {total} by {list(weights)}: negative"
+        raise ValueError(msg)
+    scale = sum(weights)
+    if scale <= 0:
+        if total == 0:
+            return [0] * len(weights)
+        msg = f"cannot apportion {total}: no positive weight"
+        raise ValueError(msg)
+    exact = [total * weight / scale for weight in weights]
+    parts = [int(value) for value in exact]
+    # Ties go to the earlier consumer, so that the result does not depend on float noise of equal weights.
+    rest = sorted(range(len(parts)), key=lambda index: (parts[index] - exact[index], index))
+    for index in rest[: total - sum(parts)]:
+        parts[index] += 1
+    return parts
 
 
 _REMEMBERED = 1 << 16

@@ -6,15 +6,17 @@ provider's total, inferred from usage deltas, default. A total that is not known
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer, Provenance
 from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.reading import Compaction, Reading
+from lowwater.collectors.tokens import apportion
 from lowwater.detector.config import DetectorConfig
 from lowwater.detector.events import Observation, Turn
-from lowwater.detector.ledger import LedgerEntry, Reserved, apportion, residual_tokens
+from lowwater.detector.ledger import LedgerEntry, Reserved, residual_tokens
 from lowwater.detector.models.calibration import Calibration
 from lowwater.detector.models.requirement import RequirementModel
 from lowwater.detector.profiles import profile_for
@@ -161,17 +163,19 @@ class Composer:
         if reading.breakdown:
             return self._reported(state, turn, total, reading.breakdown, content), Provenance.REPORTED
         if content is not None and len(content):
-            return self._measured(state, total, content, turn), Provenance.MEASURED
+            calls = BlockKind.TOOL_ARGUMENTS in content.kinds or BlockKind.TOOL_RESULT in content.kinds
+            return self._measured(state, total, content.consumer_weights(), turn, calls), Provenance.MEASURED
+        if reading.weights is not None:  # the agent's process has counted what it does not send
+            return self._measured(state, total, reading.weights, turn, reading.weights[3] > 0), Provenance.MEASURED
         return self._inferred(state, role, turn, total), Provenance.INFERRED
 
-    def _measured(self, state: ContextState, total: int, content: Content, turn: Turn) -> Split:
-        weights = list(content.consumer_weights())
+    @staticmethod
+    def _measured(state: ContextState, total: int, weights: Sequence[int], turn: Turn, calls: bool) -> Split:
         calibration = state.calibration = state.calibration or Calibration()
         visible = sum(weights)
         calibration.learn_one(visible, total)
-        kinds = set(content.kinds)
-        shows_system, shows_schemas = BlockKind.SYSTEM in kinds, BlockKind.TOOL_SCHEMA in kinds
-        uses_tools = bool(turn.between) or BlockKind.TOOL_ARGUMENTS in kinds or BlockKind.TOOL_RESULT in kinds
+        shows_system, shows_schemas = weights[0] > 0, weights[1] > 0
+        uses_tools = bool(turn.between) or calls
         head = calibration.head_tokens()
         # The head is constant and the rest cannot be negative, so neither a late nor an early call may exceed it.
         head = min(head, max(0, total - 1), state.first_tokens or total)

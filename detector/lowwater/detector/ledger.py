@@ -6,46 +6,14 @@ All quantities are tokens of one context (one agent's conversation with one mode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lowwater.collectors.consumers import Provenance
 
-__all__ = ["LedgerEntry", "Reserved", "apportion", "residual_tokens"]
+__all__ = ["LedgerEntry", "Reserved", "residual_tokens"]
 
 SCHEMA = "lowwater.ledger/1"
-
-
-def apportion(total: int, weights: Sequence[int | float]) -> list[int]:
-    """Split a total into whole parts in proportion to weights, exactly (largest remainder).
-
-    Args:
-        total: tokens to split, 0 or more.
-        weights: non-negative; at least one positive unless total is 0.
-
-    Raises:
-        ValueError: on a negative number, or no positive weight to carry a positive total.
-
-    >>> apportion(10, [1, 1, 1]), apportion(0, [0, 0])
-    ([4, 3, 3], [0, 0])
-    """
-    if total < 0 or any(weight < 0 for weight in weights):
-        msg = f"cannot apportion {total} by {list(weights)}: negative"
-        raise ValueError(msg)
-    scale = sum(weights)
-    if scale <= 0:
-        if total == 0:
-            return [0] * len(weights)
-        msg = f"cannot apportion {total}: no positive weight"
-        raise ValueError(msg)
-    exact = [total * weight / scale for weight in weights]
-    parts = [int(value) for value in exact]
-    # Ties go to the earlier consumer, so that the result does not depend on float noise of equal weights.
-    rest = sorted(range(len(parts)), key=lambda index: (parts[index] - exact[index], index))
-    for index in rest[: total - sum(parts)]:
-        parts[index] += 1
-    return parts
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.reading import Compaction
+from lowwater.collectors.usage import resolve_input
 from lowwater.detector.events import AgentRun, Call, CompactionMark, Event, ToolRun, Turn
-from lowwater.detector.usage import resolve_input
 from lowwater.detector.windows import base_model, model_limits
 
 __all__ = ["ScopeState", "Tracker"]

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer
+from lowwater.collectors.tokens import apportion
 from lowwater.detector.cli.common import Terminal, tokens
 from lowwater.detector.cli.words import SEVERITY_STYLE, finding_name
-from lowwater.detector.ledger import LedgerEntry, apportion
+from lowwater.detector.ledger import LedgerEntry
 from lowwater.detector.operators.fanout import PoolReport
 from lowwater.detector.replay import Replay
 from lowwater.detector.summary import CompactionSeen, ContextSummary, Episode, Summary
