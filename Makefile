@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Versions of opentelemetry-sdk that the agent side is tested with, beside the newest: the oldest, and one in the middle.
+SDKS   := $(VENV)/sdk-1.30.0 $(VENV)/sdk-1.37.0
+
 .PHONY: run test check setup bench bench-live incidents accuracy record clean
 
 ## run: set up, then replay a recorded incident, show ledger and findings, and draw them
@@ -11,7 +14,7 @@ run: $(VENV)/.run
 	@echo "The same, drawn: open incident.html in a browser."
 
 ## test: set up, then style, types, import layers and all tests
-test: $(VENV)/.dev $(VENV)/.programs $(VENV)/.node
+test: $(VENV)/.dev $(VENV)/.programs $(VENV)/.node $(SDKS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -65,6 +68,11 @@ $(VENV)/.programs: $(VENV)/.pip
 $(VENV)/.node: $(VENV)/.pip tests/node/package.json
 	command -v npm >/dev/null || { echo "tests need Node.js 20 or later, with npm" >&2; exit 1; }
 	npm install --prefix tests/node --silent --no-audit --no-fund --package-lock=false
+	touch $@
+
+$(VENV)/sdk-%: $(VENV)/.pip pyproject.toml
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet 'opentelemetry-sdk==$*' 'pytest>=9' --editable .
 	touch $@
 
 $(VENV)/.record: $(VENV)/.pip tests/record/requirements.txt

@@ -19,7 +19,7 @@ import yaml
 
 from lowwater.collectors.dialects import load_dialects
 from lowwater.collectors.dialects.base import Dialect
-from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
+from lowwater.collectors.names import COUNTS, SECONDS, TEXTS
 from lowwater.detector.cli import main
 from lowwater.detector.config import DetectorConfig, Override, ServeConfig
 from lowwater.detector.findings import Kind

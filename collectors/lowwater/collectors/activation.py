@@ -1,7 +1,7 @@
 """How lowwater gets into an agent: one call, or an environment variable and no change of code.
 
-`opentelemetry-instrument` calls `post_instrument` by itself once lowwater is installed; ``OTEL_TRACES_EXPORTER=otlp,lowwater``
-does the same where the SDK is configured by the environment.
+`opentelemetry-instrument` calls `post_instrument` by itself; ``OTEL_TRACES_EXPORTER=otlp,lowwater`` does the same
+where the SDK is configured by the environment.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import logging
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from lowwater.collectors.dialects import ReadContext
 from lowwater.collectors.enrich import Enricher
 from lowwater.collectors.exporter import enrich_exports
-from lowwater.collectors.pools import OnOvercommit, PoolView
 from lowwater.collectors.processor import LowwaterSpanProcessor
-from lowwater.collectors.tokens import Hasher
+
+if TYPE_CHECKING:
+    from lowwater.collectors.pools import OnOvercommit, PoolView
 
 __all__ = ["ActivatingExporter", "Installed", "install", "post_instrument"]
 
@@ -75,7 +75,7 @@ def install(
     limits, sizes = _pool_of(environment)
     if limits is not None:
         limits["on_overcommit"] = on_overcommit or _warn
-    installed = Installed(LowwaterSpanProcessor(limits, **sizes), Enricher(_context(environment), strip_content=strip))
+    installed = Installed(LowwaterSpanProcessor(limits, **sizes), _enricher(environment, strip))
     enrich_exports(existing, installed.enricher)
 
     def add_span_processor(processor: SpanProcessor) -> None:
@@ -117,10 +117,10 @@ def _warn(view: PoolView) -> None:
     )
 
 
-def _context(environment: Mapping[str, str]) -> ReadContext:
+def _enricher(environment: Mapping[str, str], strip_content: bool) -> Enricher:
     key = environment.get("LOWWATER_HASH_KEY")
-    names = frozenset(name.strip() for name in environment.get("LOWWATER_RETRIEVERS", "").split(",") if name.strip())
-    return ReadContext(hasher=Hasher(key.encode()[:64] if key else None), is_retriever=names.__contains__)
+    more = tuple(name.strip() for name in environment.get("LOWWATER_RETRIEVERS", "").split(",") if name.strip())
+    return Enricher(strip_content=strip_content, hash_key=key.encode()[:64] if key else None, retrievers=more)
 
 
 def _pool_of(environment: Mapping[str, str]) -> tuple[dict[str, Any] | None, dict[str, int]]:

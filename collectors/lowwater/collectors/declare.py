@@ -28,13 +28,12 @@ from typing import Any, Generic, TypeVar
 from opentelemetry import baggage, context, trace
 from opentelemetry.context import Context
 
+from lowwater.collectors.names import PREFIX
 from lowwater.collectors.pools import OnOvercommit, Pool
 
 __all__ = [
-    "PREFIX",
     "compacting",
     "compaction",
-    "declared_in",
     "pool",
     "pool_in",
     "scheduler",
@@ -43,7 +42,6 @@ __all__ = [
     "working_set",
 ]
 
-PREFIX = "lowwater."
 _POOL = context.create_key("lowwater-pool")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -255,15 +253,6 @@ def compacting(
             trigger=running.trigger,
             outcome=outcome,
         )
-
-
-# --- for the processor -----------------------------------------------------------------------------------------------
-
-
-def declared_in(around: Context | None) -> Mapping[str, Any]:
-    """The entries of lowwater in the baggage of a context, with their prefix."""
-    everything = baggage.get_all(around)
-    return {key: value for key, value in everything.items() if key.startswith(PREFIX)} if everything else everything
 
 
 def pool_in(around: Context | None) -> Pool | None:

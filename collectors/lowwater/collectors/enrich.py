@@ -6,31 +6,21 @@ The SDK freezes a span's attributes before any end hook runs, so a new read-only
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Status
 
-from lowwater.collectors.content import BlockKind, Content
-from lowwater.collectors.dialects import ReadContext
-from lowwater.collectors.dialects.lowwater import MEASURED
-from lowwater.collectors.extract import read_span
-from lowwater.collectors.reading import Failure, Operation, Reading, ToolUse
-from lowwater.collectors.sdk import record_of
-from lowwater.collectors.tokens import apportion
-from lowwater.collectors.usage import resolve_input
-from lowwater.collectors.values import word_of
+from lowwater.collectors.names import MEASURED
+from lowwater.collectors.retrievers import DEFAULT_RETRIEVERS
+
+if TYPE_CHECKING:
+    from lowwater.collectors.measure import Measure
 
 __all__ = ["MAX_TEXT_CHARACTERS", "Enricher", "is_content"]
 
 MAX_TEXT_CHARACTERS = 256
 """With content cut, a longer text of any attribute goes, too: nobody can list all keys that hold content."""
-
-_NAMES = (
-    "lowwater.reserved.system_tokens", "lowwater.reserved.tools_tokens", "lowwater.context.retrieval_tokens",
-    "lowwater.context.scratchpad_tokens", "lowwater.context.working_tokens",
-)  # fmt: skip
-"""Attributes of the split, in the order of `CONSUMERS`."""
 
 _CONTENT_PARTS = frozenset(
     {
@@ -49,6 +39,12 @@ _NUMBERS = frozenset({"usage", "token_count", "tokens"})
 """A key with such a part holds numbers, whatever else it is called (``gen_ai.usage.input_tokens``)."""
 
 
+_CONTENT, _MARK = 1, 2
+_MAX_KEYS = 8_192
+"""Keys remembered; instrumentations write a few hundred."""
+_NOTHING: Mapping[str, Any] = {}
+
+
 def is_content(key: str) -> bool:
     """Whether an attribute of this name holds content.
 
@@ -63,17 +59,22 @@ class Enricher:
     """Makes enriched spans. Keeps no span and no text.
 
     Args:
-        context: hash and retriever names.
         strip_content: cut content: attributes and events that hold it, and texts beyond `MAX_TEXT_CHARACTERS`.
+        hash_key: of keyed hashes; one is made for the process where it is None.
+        retrievers: glob patterns of names of tools that fetch from a store, beside the usual ones.
 
     Attributes:
         failed: spans that went on as they were, because lowwater could not read them.
     """
 
-    def __init__(self, context: ReadContext | None = None, *, strip_content: bool = False) -> None:
-        self._context = context if context is not None else ReadContext()
+    def __init__(
+        self, *, strip_content: bool = False, hash_key: bytes | None = None, retrievers: tuple[str, ...] = ()
+    ) -> None:
         self.strip_content = strip_content
         self.failed = 0
+        self._options = (hash_key, (*DEFAULT_RETRIEVERS, *retrievers))
+        self._measure: Measure | None = None
+        self._flags: dict[str, int] = {}
 
     def __call__(self, span: ReadableSpan) -> ReadableSpan:
         """The span with what is known added, the same object where there is nothing to add. Never raises."""
@@ -87,61 +88,41 @@ class Enricher:
             # What could not be read cannot be cut, either: without a promise it goes on, with one only its shell does.
             return _bare(span, {}, ()) if self.strip_content else span
 
-    def _added(self, span: ReadableSpan) -> dict[str, Any]:
+    def _added(self, span: ReadableSpan) -> Mapping[str, Any]:
         attributes = span.attributes
-        if not attributes or MEASURED in attributes:  # nothing to read, or done before by a second exporter's
-            return {}
-        reading = read_span(record_of(span), self._context)
-        added = _split(reading, attributes) if reading.kind is Operation.LLM else {}
-        if self.strip_content:
-            added |= _tool(reading.tool) | _failure(reading.failure)
-        return added
+        if not attributes:
+            return _NOTHING
+        flags = _CONTENT if span.events else 0
+        known = self._flags
+        for key in attributes:
+            flags |= known[key] if key in known else self._flags_of(key)
+        # Most spans are no calls of models, and most calls carry no content: those cost a look at their keys.
+        if not (flags & _CONTENT or self.strip_content) or MEASURED in attributes:
+            return _NOTHING
+        measure = self._measure
+        if measure is None:
+            measure = self._measure = _load(*self._options)
+            known.clear()  # of which keys are marks is known from here on
+        scope = span.instrumentation_scope
+        if not flags & _MARK and not measure.is_marked(scope.name if scope is not None else ""):
+            return _NOTHING
+        return measure(span, whole=self.strip_content)
+
+    def _flags_of(self, key: str) -> int:
+        if len(self._flags) >= _MAX_KEYS:
+            self._flags.clear()
+        flags = _CONTENT if is_content(key) else 0
+        if self._measure is None or self._measure.is_mark(key):
+            flags |= _MARK
+        self._flags[key] = flags
+        return flags
 
 
-def _split(reading: Reading, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    content = reading.content
-    if content is None or not len(content) or reading.content_is_delta:
-        return {}
-    weights = content.consumer_weights()
-    added: dict[str, Any] = {MEASURED: list(weights)}
-    total, _ = resolve_input(reading.usage, content_tokens=_spoken(content))
-    if total is None or not sum(weights) or any(name in attributes for name in _NAMES):
-        return added
-    calls = BlockKind.TOOL_ARGUMENTS in content.kinds or BlockKind.TOOL_RESULT in content.kinds
-    if weights[0] > 0 and (weights[1] > 0 or not calls):  # else a part of the head is hidden, and no share is right
-        added.update(zip(_NAMES, apportion(total, weights), strict=True))
-    return added
+def _load(hash_key: bytes | None, retrievers: tuple[str, ...]) -> Measure:
+    """Dialects are loaded by the thread that exports, when the first content comes: an agent starts without them."""
+    from lowwater.collectors.measure import Measure  # noqa: PLC0415 - see above
 
-
-def _tool(tool: ToolUse | None) -> dict[str, Any]:
-    """What repetition is judged by, when the arguments themselves are cut."""
-    if tool is None:
-        return {}
-    found = {"arguments_key": tool.arguments, "result_key": tool.result}
-    added: dict[str, Any] = {f"lowwater.tool.{name}": f"{value:016x}" for name, value in found.items() if value}
-    if tool.retriever:
-        added["lowwater.tool.retriever"] = True
-    if tool.result_tokens is not None:
-        added["lowwater.tool.result_tokens"] = tool.result_tokens
-    return added
-
-
-def _failure(failure: Failure | None) -> dict[str, Any]:
-    """What a refusal is classified by, when its message is cut."""
-    if failure is None:
-        return {}
-    found = {
-        "status": failure.status,
-        "code": word_of(failure.code),
-        "signals": list(failure.signals) or None,
-        "retry_after_seconds": failure.retry_after_seconds,
-        "upstream": failure.upstream or None,
-    }
-    return {f"lowwater.failure.{name}": value for name, value in found.items() if value is not None}
-
-
-def _spoken(content: Content) -> int:
-    return sum(weight for kind, weight, *_ in content.blocks() if kind is not BlockKind.TOOL_SCHEMA)
+    return Measure(hash_key, retrievers)
 
 
 def _kept(attributes: Mapping[str, Any]) -> dict[str, Any]:

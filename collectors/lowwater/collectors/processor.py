@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from opentelemetry import baggage
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from lowwater.collectors.declare import PREFIX, declared_in
-from lowwater.collectors.dialects.lowwater import COUNTS, SECONDS, TEXTS
-from lowwater.collectors.pools import Pool
+from lowwater.collectors.names import COUNTS, PREFIX, SECONDS, TEXTS
+
+if TYPE_CHECKING:
+    from lowwater.collectors.pools import Pool
 
 __all__ = ["LowwaterSpanProcessor"]
 
@@ -55,7 +57,7 @@ class LowwaterSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Write what is declared, and note an agent."""
         try:
-            declared = declared_in(parent_context)
+            declared = baggage.get_all(parent_context)
             if declared:
                 _write(span, declared)
             if self._limits is not None:
@@ -95,7 +97,7 @@ class LowwaterSpanProcessor(SpanProcessor):
         if is_agent and above is not None and self._limits is not None:
             pool = self._pools.get(above)
             if pool is None:
-                pool = self._pools[above] = Pool(f"{above:016x}", **self._limits)
+                pool = self._pools[above] = _pool(above, self._limits)
             plan = pool.join(own, **self._sizes)
             if plan is not None and not plan.feasible:
                 span.add_event(
@@ -120,8 +122,16 @@ class LowwaterSpanProcessor(SpanProcessor):
                 pool.leave(context.span_id)
 
 
+def _pool(above: int, limits: Mapping[str, Any]) -> Pool:
+    from lowwater.collectors.pools import Pool  # noqa: PLC0415 - rules are loaded where there is a fan-out to judge
+
+    return Pool(f"{above:016x}", **limits)
+
+
 def _write(span: Span, declared: Mapping[str, Any]) -> None:
     for key, value in declared.items():
+        if not key.startswith(PREFIX):
+            continue
         name = key[len(PREFIX) :]
         if name in COUNTS:
             span.set_attribute(key, int(value))

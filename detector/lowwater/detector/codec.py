@@ -21,7 +21,7 @@ from lowwater.detector.errors import StateError
 
 __all__ = ["Codec"]
 
-_OURS = ("lowwater.collectors.", "lowwater.detector.")
+_OURS = ("lowwater.collectors.", "lowwater.detector.", "lowwater.policies.")
 _RIVERS = "river."
 _CHECK_BYTES = 4
 """A CRC-32 before each state: a bit that the disk turned must not become a number that pages."""

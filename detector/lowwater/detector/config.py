@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from dataclasses import dataclass, field
 from typing import Any
+
+from lowwater.collectors.retrievers import DEFAULT_RETRIEVERS, retriever_names
 
 __all__ = ["DetectorConfig", "Override", "ServeConfig"]
 
@@ -77,10 +80,7 @@ class DetectorConfig:
     """
 
     lateness_seconds: float = 60.0
-    retriever_tools: tuple[str, ...] = (
-        "*retriev*", "*knowledge_base*", "*vector*search*", "*search_docs*", "*search_documents*", "*semantic_search*",
-        "file_search", "rag_*", "*_rag", "search_runbooks", "memory_search", "search_memory",
-    )  # fmt: skip
+    retriever_tools: tuple[str, ...] = DEFAULT_RETRIEVERS
     trigger_ratio: float = 0.90
     fire_after_turns: int = 2
     resolve_after_turns: int = 2
@@ -109,8 +109,10 @@ class DetectorConfig:
 
     def is_retriever(self, tool: str) -> bool:
         """Whether a tool of this name fetches from a store."""
-        name = tool.lower()
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.retriever_tools)
+        return _retrievers(self.retriever_tools)(tool)
+
+
+_retrievers = functools.lru_cache(64)(retriever_names)
 
 
 @dataclass(frozen=True, slots=True)

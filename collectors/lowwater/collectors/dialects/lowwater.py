@@ -8,39 +8,14 @@ from typing import Any
 from lowwater.collectors.consumers import CONSUMERS
 from lowwater.collectors.dialects.base import Draft
 from lowwater.collectors.dialects.table import TableDialect
+from lowwater.collectors.names import COUNTS, MEASURED, PREFIX, SECONDS, SPLIT, TEXTS
 from lowwater.collectors.reading import Compaction, Failure, ToolUse
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.collectors.values import count, first, text_of, word_of
 
-__all__ = ["COUNTS", "DIALECT", "MEASURED", "SECONDS", "TEXTS"]
+__all__ = ["DIALECT"]
 
-COUNTS = frozenset(
-    {
-        "working_set.required_tokens", "working_set.floor_tokens",
-        "context.ceiling_tokens", "context.working_tokens", "context.retrieval_tokens", "context.scratchpad_tokens",
-        "context.residual_tokens",
-        "reserved.system_tokens", "reserved.tools_tokens", "reserved.output_tokens", "reserved.retry_tokens",
-        "reserved.staging_tokens", "scratchpad.reservation_tokens",
-        "pool.ceiling_tokens", "pool.parent_reserve_tokens", "pool.synthesis_reserve_tokens", "pool.planned_width",
-        "subagent.content_budget_tokens", "subagent.reserved_tokens",
-    }
-)  # fmt: skip
-"""Declared counts, by the part of the attribute's name after ``lowwater.``."""
-
-SECONDS = frozenset({"turn.slo_seconds", "scheduler.tick_seconds"})
-TEXTS = frozenset({"pool.id", "pool.measure"})
-
-MEASURED = "lowwater.content.weights"
-"""Set by lowwater's exporter: the visible prompt by consumer. The split beside it was measured then, not declared."""
-
-_SPLIT = frozenset(
-    {
-        "lowwater.reserved.system_tokens", "lowwater.reserved.tools_tokens", "lowwater.context.working_tokens",
-        "lowwater.context.retrieval_tokens", "lowwater.context.scratchpad_tokens",
-    }
-)  # fmt: skip
 _OF_TOOLS, _OF_FAILURES = "lowwater.tool.", "lowwater.failure."
-_PREFIX = "lowwater."
 _EVENT = "lowwater.compaction"
 
 
@@ -49,14 +24,14 @@ def _span(span: SpanRecord, draft: Draft) -> None:
     if weights is not None:
         draft.set("weights", weights)
     for key, value in span.attributes.items():
-        if key.startswith(_PREFIX):
-            if key == MEASURED or (weights is not None and key in _SPLIT):
+        if key.startswith(PREFIX):
+            if key == MEASURED or (weights is not None and key in SPLIT):
                 continue
             if key.startswith((_OF_TOOLS, _OF_FAILURES)):
                 continue
-            declared = _declared(key[len(_PREFIX) :], value)
+            declared = _declared(key[len(PREFIX) :], value)
             if declared is not None:
-                draft.reading.declared.setdefault(key[len(_PREFIX) :], declared)
+                draft.reading.declared.setdefault(key[len(PREFIX) :], declared)
             elif not key.startswith(_EVENT):
                 draft.context.refuse("lowwater_attribute_refused")
     if any(f"{_OF_TOOLS}{name}" in span.attributes for name in ("arguments_key", "result_key")):
