@@ -40,9 +40,10 @@ incidents: $(VENV)/.dev
 accuracy: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/accuracy.py --score --write docs/accuracy.md
 
-## record: record the example traces again from real frameworks (needs the packages of tests/record/requirements.txt)
-record: $(VENV)/.record
-	$(VENV)/record/bin/python tests/record/record.py
+## record: record traces of real frameworks again, each in an environment of its own, and measure how they are read
+record: $(VENV)/.dev
+	$(BIN)/python tests/record/record.py
+	$(BIN)/python tests/detector/recordings.py
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
@@ -73,11 +74,6 @@ $(VENV)/.node: $(VENV)/.pip tests/node/package.json
 $(VENV)/sdk-%: $(VENV)/.pip pyproject.toml
 	$(PYTHON) -m venv $@
 	$@/bin/pip install --quiet 'opentelemetry-sdk==$*' 'pytest>=9' --editable .
-	touch $@
-
-$(VENV)/.record: $(VENV)/.pip tests/record/requirements.txt
-	$(PYTHON) -m venv $(VENV)/record
-	$(VENV)/record/bin/pip install --quiet --requirement tests/record/requirements.txt
 	touch $@
 
 clean:

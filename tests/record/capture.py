@@ -1,6 +1,6 @@
-"""Keeps the spans of a run and writes them as the OpenTelemetry collector's file exporter does: OTLP JSON lines.
+"""Keeps spans and log records of a run and writes them as the OpenTelemetry collector's file exporter does: OTLP JSON lines.
 
-The spans are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a
+They are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a
 second recording with the same versions gives the same file byte for byte, and tells nothing of the recording machine:
 
 - trace and span ids, by a hash of their place;
@@ -8,12 +8,15 @@ second recording with the same versions gives the same file byte for byte, and t
 - times: the *order* of all starts and ends is as recorded, and so is what ran at once; the distances are those of a
   hosted model, computed from the tokens of each call (`_gap_ns`);
 - paths in stack traces, which keep what follows ``site-packages``.
+
+Log records carry the time at which their span ended, and come after all spans.
 """
 
 from __future__ import annotations
 
 import base64
 import getpass
+import gzip
 import hashlib
 import json
 import os
@@ -28,6 +31,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.processor.baggage import BaggageSpanProcessor
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
@@ -57,26 +62,23 @@ class Capture:
     def __init__(self, name: str) -> None:
         self._name = name
         self._exporter = _Keep()
+        self._logs = _KeepLogs()
 
     def provider(self, service: str, **attributes: str) -> TracerProvider:
         """A provider whose spans carry lowwater's declarations from the baggage. Only stated attributes describe it."""
-        resource = Resource(
-            {
-                "service.name": service,
-                "deployment.environment.name": "staging",
-                "telemetry.sdk.language": "python",
-                "telemetry.sdk.name": "opentelemetry",
-                "telemetry.sdk.version": version("opentelemetry-sdk"),
-                **attributes,
-            }
-        )
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider = TracerProvider(resource=_resource(service, attributes), shutdown_on_exit=False)
         provider.add_span_processor(BaggageSpanProcessor(lambda key: key.startswith("lowwater.")))
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         return provider
 
-    def write(self, folder: Path) -> Path:
-        """Write the recording as ``<name>.otlp.jsonl``; the path of the file.
+    def logger_provider(self, service: str, **attributes: str) -> LoggerProvider:
+        """A provider of loggers, for instrumentations that write messages as log records."""
+        provider = LoggerProvider(resource=_resource(service, attributes), shutdown_on_exit=False)
+        provider.add_log_record_processor(SimpleLogRecordProcessor(self._logs))
+        return provider
+
+    def write(self, folder: Path, *, compressed: bool = False) -> Path:
+        """Write the recording as ``<name>.otlp.jsonl``, or ``<name>.otlp.jsonl.gz``; the path of the file.
 
         Raises:
             ValueError: something of this machine would be written.
@@ -91,12 +93,20 @@ class Capture:
                     for span in scope["spans"]:
                         rewriter.apply(span)
             lines.append(json.dumps(request, ensure_ascii=False, separators=(",", ":")))
+        for record in self._logs.records:
+            request = _encoded(record)
+            for resource in request["resourceLogs"]:
+                for scope in resource["scopeLogs"]:
+                    for each in scope["logRecords"]:
+                        rewriter.apply_log(each)
+            lines.append(json.dumps(request, ensure_ascii=False, separators=(",", ":")))
         text = _SITE.sub(lambda match: match[0][: match[0].index('"') + 1] + "/app/", "\n".join(lines) + "\n")
         text = _replace_uuids(self._name, text)
         _refuse_leaks(text)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self._name}.otlp.jsonl"
-        path.write_text(text, encoding="utf-8")
+        path = folder / f"{self._name}.otlp.jsonl{'.gz' if compressed else ''}"
+        data = text.encode()
+        path.write_bytes(gzip.compress(data, mtime=0) if compressed else data)
         return path
 
 
@@ -121,6 +131,47 @@ class _Keep(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
+class _KeepLogs:
+    """Keeps log records in the order in which they were written."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+
+    def export(self, batch: Sequence[Any]) -> Any:
+        self.records += batch
+        return _success()
+
+    def shutdown(self) -> None:
+        """Nothing to do."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
+
+
+def _success() -> Any:
+    from opentelemetry.sdk._logs import export  # noqa: PLC0415 - the name differs between versions of the SDK
+
+    results = getattr(export, "LogRecordExportResult", None) or export.LogExportResult
+    return results.SUCCESS
+
+
+def _encoded(record: Any) -> dict[str, Any]:
+    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs  # noqa: PLC0415 - as above
+
+    return MessageToDict(encode_logs([record]))
+
+
+def _resource(service: str, attributes: Mapping[str, str]) -> Resource:
+    stated = {
+        "service.name": service,
+        "deployment.environment.name": "staging",
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.name": "opentelemetry",
+        "telemetry.sdk.version": version("opentelemetry-sdk"),
+    }
+    return Resource({**stated, **attributes})
+
+
 class _Rewriter:
     """New ids and times for recorded spans."""
 
@@ -132,6 +183,7 @@ class _Rewriter:
                 self._ids.setdefault(name, _digest(f"{recording} id {len(self._ids)}", width))
         moments = [(span.start_time or 0, 1, index, span) for index, span in enumerate(started)]
         moments += [(span.end_time or 0, 0, index, span) for index, span in enumerate(started)]
+        self._ends: dict[str, str] = {}
         self._times: dict[int, int] = {}
         now = EPOCH_NS
         for moment, is_start, _, span in sorted(moments, key=lambda item: item[:3]):
@@ -145,12 +197,21 @@ class _Rewriter:
             span[key] = self._ids[recorded]
         for key in ("startTimeUnixNano", "endTimeUnixNano"):
             span[key] = str(self._times[int(span[key])])
+        self._ends[span["spanId"]] = span["endTimeUnixNano"]
         for event in span.get("events", ()):
             event["timeUnixNano"] = span["endTimeUnixNano"]
         # The official JSON form writes enums as numbers.
         span["kind"] = _KINDS[span.get("kind", "SPAN_KIND_UNSPECIFIED")]
         if "code" in span.get("status", {}):
             span["status"]["code"] = _STATUSES[span["status"]["code"]]
+
+    def apply_log(self, record: dict[str, Any]) -> None:
+        """Rewrite one encoded log record of a span in place; its span was rewritten before."""
+        for key in _ID_KEYS & record.keys():
+            record[key] = self._ids[base64.b64decode(record[key]).hex()]
+        record["timeUnixNano"] = record["observedTimeUnixNano"] = self._ends[record["spanId"]]
+        if isinstance(record.get("severityNumber"), str):
+            record["severityNumber"] = 9  # informational, as all of them are
 
 
 _KINDS = {

@@ -20,6 +20,7 @@ from openinference.instrumentation.langchain import LangChainInstrumentor
 from pydantic import SecretStr
 from tests.record import story
 from tests.record.capture import Capture, write_truth
+from tests.record.recording import EXAMPLES, FIXTURES
 from tests.record.server import ModelServer
 
 __all__ = ["record"]
@@ -35,7 +36,7 @@ class _Runbooks(BaseRetriever):
         return [Document(page_content=text) for text in story.passages(query)]
 
 
-def record(examples: Path, truths: Path) -> list[Path]:
+def record(examples: Path = EXAMPLES, truths: Path = FIXTURES) -> list[Path]:
     """Record the patrol; the trace files that were written."""
     capture = Capture("refused")
     instrumentor = LangChainInstrumentor()

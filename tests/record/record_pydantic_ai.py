@@ -31,6 +31,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from tests.record import story
 from tests.record.capture import Capture, write_truth
+from tests.record.recording import EXAMPLES, FIXTURES
 from tests.record.server import ModelServer, Scenario
 from tests.record.wire import count_tokens
 
@@ -42,7 +43,7 @@ _CEILING = "lowwater.context.ceiling_tokens"
 _MEMBER_OUTPUT = 300
 
 
-def record(examples: Path, truths: Path) -> list[Path]:
+def record(examples: Path = EXAMPLES, truths: Path = FIXTURES) -> list[Path]:
     """Record all agents; the trace files that were written."""
     recordings = (
         ("incident", _incident, (story.research(),), {"agent": "incident-researcher", "expected": "silent_starvation"}),

@@ -9,6 +9,7 @@ Each scenario has a base URL of its own (``server.url("research")``), which is h
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import threading
@@ -25,6 +26,8 @@ __all__ = ["ModelServer", "Scenario", "Script"]
 
 CACHE_BLOCK_TOKENS = 128
 """Prompt caches match whole blocks; OpenAI documents steps of 128 tokens."""
+
+_PATIENCE_SECONDS = 120
 
 
 class Scenario(Protocol):
@@ -48,7 +51,7 @@ class Scenario(Protocol):
 
 @dataclass(slots=True)
 class Script:
-    """A scenario that gives prepared replies in order and fails when asked for more."""
+    """A scenario that gives prepared replies in order and fails when asked for more; a last refusal stays for good."""
 
     name: str
     agent: str
@@ -59,6 +62,8 @@ class Script:
     def reply(self, request: Request) -> Reply:
         """The reply at the request's place."""
         if request.index >= len(self.replies):
+            if self.replies and isinstance(self.replies[-1], Refusal):
+                return self.replies[-1]
             msg = f"the script has {len(self.replies)} replies and was asked for another"
             raise LookupError(msg)
         return self.replies[request.index]
@@ -86,7 +91,7 @@ class ModelServer:
         self._states = {scenario.name: _State(scenario) for scenario in scenarios}
         self._problems: list[str] = []
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
+        self._http = _listening(port, _handler(self))
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def __enter__(self) -> ModelServer:
@@ -142,6 +147,7 @@ def _line(state: _State, request: Request, reply: Reply) -> dict[str, Any]:
     """One line of truth."""
     scenario = state.scenario
     refused = isinstance(reply, Refusal)
+    marks = {"stream": bool(request.body.get("stream")), "summary": isinstance(reply, Answer) and reply.summary}
     return {
         "scenario": scenario.name,
         "call": request.index + 1,
@@ -154,6 +160,7 @@ def _line(state: _State, request: Request, reply: Reply) -> dict[str, Any]:
         "cached_tokens": 0 if refused else _cached_tokens(state.last, request.pieces),
         "consumers": request.consumers(),
         "tool_calls": [] if isinstance(reply, Refusal) else [call.name for call in reply.calls],
+        **{name: True for name, value in marks.items() if value},
     }
 
 
@@ -174,6 +181,18 @@ def _cached_tokens(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
     tokens = sum(piece.tokens for piece, _ in same)
     return tokens - tokens % CACHE_BLOCK_TOKENS
+
+
+def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    """The server on its port, as soon as a recording that runs beside this one has left it."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return ThreadingHTTPServer(("127.0.0.1", port), handler)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 # --- HTTP ------------------------------------------------------------------------------------------------------------

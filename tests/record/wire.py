@@ -97,11 +97,13 @@ class Answer:
 
     Attributes:
         delay_seconds: how long the model takes; it fixes the order in which parallel agents are answered.
+        summary: the answer sums a history up; what is asked next stands on it.
     """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     delay_seconds: float = 0.0
+    summary: bool = False
 
     @property
     def tokens(self) -> int:
