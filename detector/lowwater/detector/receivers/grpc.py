@@ -5,6 +5,7 @@ Source: OpenTelemetry Protocol specification 1.9, OTLP/gRPC.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,9 @@ class _Export:
             counter.request("grpc", refusal.why.grpc_code)
             counter.dropped(refusal.reason, 1)
             await _refuse(context, refusal)
+        except asyncio.CancelledError:  # the sender left, or its time was over; what it sent may have been taken
+            counter.request("grpc", "CANCELLED")
+            raise
         counter.request("grpc", "OK")
         return partial_success(self._signal, rejected).SerializeToString()
 

@@ -11,6 +11,8 @@ __all__ = ["Body"]
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB = zlib.MAX_WBITS
 _PIECE = 1 << 16
+_MAX_MEMBERS = 1_000
+"""Members of one gzip body. Exporters write one; each costs time even where it holds nothing."""
 
 
 class Body:
@@ -27,6 +29,7 @@ class Body:
         self._inflator = None if self._wbits is None else zlib.decompressobj(self._wbits)
         self._data = bytearray()
         self._received_bytes = 0
+        self._members = 1
         self._ended = self._inflator is None
 
     @property
@@ -62,16 +65,24 @@ class Body:
             ) from None
 
     def _inflate(self, data: bytes) -> None:
+        # In pieces, because what a member leaves over is copied: of a large body of small members that would never end.
+        for start in range(0, len(data), _PIECE):
+            self._inflate_piece(data[start : start + _PIECE])
+        if self._inflator is not None:
+            self._ended = self._inflator.eof
+
+    def _inflate_piece(self, data: bytes) -> None:
         inflator = self._inflator
         while data and inflator is not None:
             if inflator.eof:  # members of gzip follow one another
+                self._members += 1
+                if self._members > _MAX_MEMBERS:
+                    raise Refusal(Why.MALFORMED, "malformed", f"the body has more than {_MAX_MEMBERS:,} gzip members")
                 self._inflator = inflator = zlib.decompressobj(self._wbits or _GZIP)
             self._data += inflator.decompress(data, _PIECE)
             if len(self._data) > self._limit_bytes:
                 raise self._too_large()
             data = inflator.unused_data if inflator.eof else inflator.unconsumed_tail
-        if inflator is not None:
-            self._ended = inflator.eof
 
     def end(self) -> bytes:
         """The body, whole.

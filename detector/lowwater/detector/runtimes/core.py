@@ -78,6 +78,13 @@ class Watcher(Protocol):
         """Plain data that a checkpoint must hold beside the states."""
 
 
+def _uncancellable() -> Future[Any]:
+    """A future that whoever waits may leave, but not cancel: what was asked happens, and the others get their answers."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 class Core(threading.Thread):
     """Runs a `LiveDetector`.
 
@@ -138,7 +145,7 @@ class Core(threading.Thread):
             if self.is_full:
                 raise Busy
             self._queued += len(readings)
-        future: Future[None] = Future()
+        future: Future[None] = _uncancellable()
         self._queue.put((readings, future))
         return future
 
@@ -149,7 +156,7 @@ class Core(threading.Thread):
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Run a function in the core's thread, between two slices."""
-        future: Future[T] = Future()
+        future: Future[T] = _uncancellable()
 
         def answer() -> None:
             try:
