@@ -192,8 +192,7 @@ class Registry:
             folded = whole
         if folded not in table:
             self._count += 1
-            empty = Histogram([0] * (len(metric.buckets) + 1), 0.0, [None] * (len(metric.buckets) + 1))
-            table[folded] = empty if metric.buckets else 0.0
+            table[folded] = _empty(metric)
         return folded
 
     def _label(self, label: str, value: str) -> str:
@@ -285,13 +284,25 @@ class Registry:
             for name, table in snapshot["counters"].items():
                 for labels, value in table.items():
                     if self._fits(name, labels):
-                        self._values[name][self._series(BY_NAME[name], labels)] += value
+                        self._take_up(BY_NAME[name], labels)
+                        self._values[name][labels] += value
             for name, table in snapshot["histograms"].items():
                 for labels, (counts, total) in table.items():
                     if self._fits(name, labels) and len(counts) == len(BY_NAME[name].buckets) + 1:
-                        histogram = self._histograms[name][self._series(BY_NAME[name], labels)]
+                        self._take_up(BY_NAME[name], labels)
+                        histogram = self._histograms[name][labels]
                         histogram.counts = [a + b for a, b in zip(histogram.counts, counts, strict=True)]
                         histogram.sum += total
+
+    def _take_up(self, metric: Metric, labels: Labels) -> None:
+        """Let a series of a snapshot exist as it did. The caps were kept when it began; folded now, it would go back."""
+        table: dict[Labels, Any] = self._histograms[metric.name] if metric.buckets else self._values[metric.name]
+        if labels not in table:
+            table[labels] = _empty(metric)
+            self._count += 1
+        for label, value in zip(metric.labels, labels, strict=True):
+            if label in self._known and value != OTHER:
+                self._known[label].add(value)
 
     @staticmethod
     def _fits(name: str, labels: Sequence[str]) -> bool:
@@ -304,6 +315,12 @@ _OF_SNAPSHOTS = ("lowwater_detector_checkpoint_seconds",)
 
 _OPEN = ("service", "agent", "model")
 """Open labels in the order in which metrics have them, and first."""
+
+
+def _empty(metric: Metric) -> Histogram | float:
+    if not metric.buckets:
+        return 0.0
+    return Histogram([0] * (len(metric.buckets) + 1), 0.0, [None] * (len(metric.buckets) + 1))
 
 
 def _clean(value: str) -> str:
