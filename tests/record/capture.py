@@ -149,14 +149,14 @@ class _KeepLogs:
 
 
 def _success() -> Any:
-    from opentelemetry.sdk._logs import export  # noqa: PLC0415 - the name differs between versions of the SDK
+    from opentelemetry.sdk._logs import export
 
     results = getattr(export, "LogRecordExportResult", None) or export.LogExportResult
     return results.SUCCESS
 
 
 def _encoded(record: Any) -> dict[str, Any]:
-    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs  # noqa: PLC0415 - as above
+    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 
     return MessageToDict(encode_logs([record]))
 
@@ -184,6 +184,7 @@ class _Rewriter:
         moments = [(span.start_time or 0, 1, index, span) for index, span in enumerate(started)]
         moments += [(span.end_time or 0, 0, index, span) for index, span in enumerate(started)]
         self._ends: dict[str, str] = {}
+        self._logs = 0
         self._times: dict[int, int] = {}
         now = EPOCH_NS
         for moment, is_start, _, span in sorted(moments, key=lambda item: item[:3]):
@@ -209,7 +210,10 @@ class _Rewriter:
         """Rewrite one encoded log record of a span in place; its span was rewritten before."""
         for key in _ID_KEYS & record.keys():
             record[key] = self._ids[base64.b64decode(record[key]).hex()]
-        record["timeUnixNano"] = record["observedTimeUnixNano"] = self._ends[record["spanId"]]
+        # Never twice the same time: two records that are alike in all else would pass for one that was sent twice.
+        self._logs += 1
+        time = str(int(self._ends[record["spanId"]]) + self._logs)
+        record["timeUnixNano"] = record["observedTimeUnixNano"] = time
         if isinstance(record.get("severityNumber"), str):
             record["severityNumber"] = 9  # informational, as all of them are
 

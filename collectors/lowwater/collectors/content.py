@@ -64,6 +64,8 @@ class Content:
         refs: 64-bit keyed hash of the tool-call id of each block, 0 where it has none.
         compacted: a compaction block stood in the messages; what came before it is not held and not listed here.
         messages: messages read, for display only.
+        retrievers: refs of the calls of tools that fetch from a store: a result that comes in a record of its own
+            counts as retrieval, too.
     """
 
     kinds: bytearray = field(default_factory=bytearray)
@@ -73,6 +75,7 @@ class Content:
     refs: array[int] = field(default_factory=lambda: array("Q"))
     compacted: bool = False
     messages: int = 0
+    retrievers: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -93,14 +96,21 @@ class Content:
 
     def extended(self, other: Content) -> Content:
         """A new content with the blocks of ``other`` appended."""
+        kinds, retrievers = other.kinds, self.retrievers | other.retrievers
+        if self.retrievers:
+            kinds = bytearray(
+                BlockKind.RETRIEVAL if kind == BlockKind.TOOL_RESULT and ref in self.retrievers else kind
+                for kind, ref in zip(other.kinds, other.refs, strict=True)
+            )
         return Content(
-            self.kinds + other.kinds,
+            self.kinds + kinds,
             self.weights + other.weights,
             self.characters + other.characters,
             self.keys + other.keys,
             self.refs + other.refs,
             self.compacted or other.compacted,
             self.messages + other.messages,
+            retrievers,
         )
 
 
@@ -165,4 +175,6 @@ class ContentBuilder:
 
     def build(self) -> Content | None:
         """The content, or None when nothing was added: unknown is not empty."""
+        if self._retriever_refs:
+            self._content.retrievers = frozenset(self._retriever_refs)
         return self._content if len(self._content) or self._content.compacted else None

@@ -374,6 +374,7 @@ def _complete(target: Reading, source: Reading, names: tuple[str, ...] = _FILLED
     for name in names:
         if getattr(target, name) is None:
             setattr(target, name, getattr(source, name))
+    target.finish_reasons = target.finish_reasons or source.finish_reasons
     if source.joins and source.content is not None and target.content is not None:
         target.content = target.content.extended(source.content)
     elif target.content is None and names is _FILLED:

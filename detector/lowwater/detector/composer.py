@@ -221,7 +221,8 @@ class Composer:
         """Retrieval, scratchpad and working memory after a turn, summing to ``claims_total``.
 
         The answer stays in the history: half as tool calls if tools ran after it, else as text. What came on top is
-        attributed to the spans in between by the size of their results, or to the user where there are none.
+        attributed to the spans in between by the size of their results. Where there are none it is what tools returned
+        if the answer called some, else what the user said.
         """
         claims = [previous[consumer] for consumer in CONSUMERS[2:]]
         grown = claims_total - sum(claims)
@@ -232,12 +233,15 @@ class Composer:
             return apportion(kept, claims) if sum(claims) else [0, 0, kept]
         kept_answer = min(grown, turn.previous_output_tokens or 0)
         added = grown - kept_answer
-        if turn.between:
+        if turn.between or turn.after_calls:
             as_calls = round(_CALLED * kept_answer)
             claims[1] += as_calls
             claims[2] += kept_answer - as_calls
         else:
             claims[2] += kept_answer + added
+            return claims
+        if not turn.between:
+            claims[1] += added
             return claims
         sizes = [float(run.tool.result_tokens or 1) for run in turn.between]
         for run, part in zip(turn.between, apportion(added, sizes), strict=True):

@@ -122,6 +122,7 @@ class Turn:
         compaction: the compaction seen since the previous turn, announced or inferred.
         compaction_inferred: nobody announced it.
         between: tool runs since the previous turn.
+        after_calls: the previous answer ended because it called tools; many traces tell that and have no spans of tools.
     """
 
     call: Call
@@ -135,6 +136,7 @@ class Turn:
     compaction: Compaction | None = None
     compaction_inferred: bool = False
     between: tuple[ToolRun, ...] = ()
+    after_calls: bool = False
 
 
 @dataclass(slots=True)

@@ -39,6 +39,10 @@ _CROWDED = 0.5
 """Without content, a drop is taken for compaction only from at least half of the window; helpers are called any time."""
 
 
+_CALLED = frozenset({"tool_calls", "tool_call", "tool_use", "tool-calls", "tooluse", "function_call"})
+"""Finish reasons of answers that call tools."""
+
+
 @dataclass(slots=True)
 class _Track:
     key: str
@@ -52,6 +56,7 @@ class _Track:
     input_tokens: int | None = None
     output_tokens: int | None = None
     crowded: bool = False
+    called: bool = False
     content: Content | None = None
     marks: list[Compaction] = field(default_factory=list)
     tools: list[ToolRun] = field(default_factory=list)
@@ -183,6 +188,7 @@ class Tracker:
             compaction=compaction,
             compaction_inferred=inferred,
             between=tuple(track.tools),
+            after_calls=track.called,
         )
         track.turns += 1
         track.tools = []
@@ -195,6 +201,7 @@ class Tracker:
         if tokens is not None:
             track.input_tokens = tokens
             track.output_tokens = None if reading.usage is None else reading.usage.output_tokens
+            track.called = not _CALLED.isdisjoint(map(str.lower, reading.finish_reasons))
             track.crowded = _is_crowded(reading.model, reading.window_tokens, tokens)
         if reading.content is not None and not reading.content_is_delta:
             track.content = reading.content

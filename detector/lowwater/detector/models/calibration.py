@@ -13,7 +13,7 @@ __all__ = ["Calibration"]
 _FACTOR_RANGE = (0.4, 3.0)
 """Weights are token estimates; beyond this range the regression has met something else (images, hidden reasoning)."""
 
-_MIN_CALLS = 3
+_MIN_CALLS = 2
 _MIN_SPREAD = 0.05
 """Relative spread of the weights below which a slope cannot be told from noise."""
 
