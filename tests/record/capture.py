@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
+from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.processor.baggage import BaggageSpanProcessor
 from opentelemetry.sdk._logs import LoggerProvider
@@ -37,7 +38,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-__all__ = ["Capture", "write_truth"]
+__all__ = ["Capture", "Switch", "write_truth"]
 
 EPOCH_NS = 1_767_600_000_000_000_000
 """Start of every recording: 2026-01-05 08:00 UTC."""
@@ -108,6 +109,34 @@ class Capture:
         data = text.encode()
         path.write_bytes(gzip.compress(data, mtime=0) if compressed else data)
         return path
+
+
+class Switch(trace.TracerProvider):
+    """A provider for instrumentations that keep the first one they are given: hands all spans to its target of the moment.
+
+    Attributes:
+        target: the provider of the story that is played.
+    """
+
+    def __init__(self) -> None:
+        self.target: trace.TracerProvider = trace.NoOpTracerProvider()
+
+    def get_tracer(self, *arguments: Any, **named: Any) -> trace.Tracer:
+        return _SwitchedTracer(self, arguments, named)
+
+
+class _SwitchedTracer(trace.Tracer):
+    def __init__(self, switch: Switch, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._switch, self._arguments, self._named = switch, arguments, named
+
+    def _tracer(self) -> trace.Tracer:
+        return self._switch.target.get_tracer(*self._arguments, **self._named)
+
+    def start_span(self, *arguments: Any, **named: Any) -> trace.Span:
+        return self._tracer().start_span(*arguments, **named)
+
+    def start_as_current_span(self, *arguments: Any, **named: Any) -> Any:
+        return self._tracer().start_as_current_span(*arguments, **named)
 
 
 def write_truth(path: Path, calls: Sequence[Mapping[str, Any]], **story: Any) -> None:

@@ -28,6 +28,11 @@ _EXCLUSIVE_SCOPES = ("openinference.instrumentation.claude_agent_sdk",)
 """Reports Anthropic's ``input_tokens`` as the prompt count, cached part left out (seen in 0.1.8)."""
 
 
+_MODELS = ("llm.response.model_name", "llm.model_name", "llm.request.model_name")
+
+_HIDDEN = "__REDACTED__"
+"""What stands for values that the instrumentation was told to hide."""
+
 _MAX_PARTS = 12
 """The deepest names have eight parts; more would nest without end."""
 
@@ -71,8 +76,16 @@ def _messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
         calls = message.get("tool_calls")
         if isinstance(calls, list):
             plain["tool_calls"] = [call.get("tool_call", call) for call in calls if isinstance(call, dict)]
+        if plain.get("content") == _HIDDEN or any(
+            isinstance(part, dict) and part.get("text") == _HIDDEN for part in plain.get("content") or ()
+        ):
+            return None  # what some messages said is unknown, and so is every share
         messages.append(plain)
     return messages or None
+
+
+def _shown(value: Any) -> Any:
+    return None if value == _HIDDEN else value
 
 
 def _span(span: SpanRecord, draft: Draft) -> None:
@@ -83,6 +96,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
         draft.tokens("max_output_tokens", limit if count(limit) is not None else None)
         window = first(parameters, "context_window")
         draft.tokens("window_tokens", window if count(window) is not None else None)
+        if first(attributes, *_MODELS) is None:  # a call that was refused
+            draft.set("model", text_of(parameters.get("model")))
     if span.scope_name.startswith(_EXCLUSIVE_SCOPES) and "llm.token_count.prompt" in attributes:
         draft.usage(cache_inclusive=False)
     if kind is Operation.LLM:
@@ -93,9 +108,12 @@ def _span(span: SpanRecord, draft: Draft) -> None:
             tools=schemas or None,
             messages=_messages(attributes, "llm.input_messages")
             or _tree(attributes, "llm.prompts")
-            or first(attributes, "llm.prompts", "input.value"),
-            answer=_messages(attributes, "llm.output_messages") or attributes.get("output.value"),
+            or _shown(first(attributes, "llm.prompts", "input.value")),
+            answer=_messages(attributes, "llm.output_messages") or _shown(attributes.get("output.value")),
         )
+        reason = text_of(first(attributes, "llm.finish_reason"))
+        if reason is not None and not draft.reading.finish_reasons:
+            draft.reading.finish_reasons = (reason[:40],)
     elif kind in (Operation.TOOL, Operation.RETRIEVAL):
         documents = [item.get("document", item) for item in _tree(attributes, "retrieval.documents")]
         if documents and draft.reading.documents is None:
@@ -104,8 +122,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
             draft,
             name=text_of(attributes.get("tool.name")) or (span.name if kind is Operation.RETRIEVAL else None),
             call_id=text_of(first(attributes, "tool.id", "tool_call.id")),
-            arguments=first(attributes, "input.value", "tool.parameters"),
-            result=documents or attributes.get("output.value"),
+            arguments=_shown(first(attributes, "input.value", "tool.parameters")),
+            result=documents or _shown(attributes.get("output.value")),
         )
 
 
@@ -116,7 +134,7 @@ DIALECT = TableDialect(
     scopes=("openinference.",),
     kinds=(("openinference.span.kind", _KINDS), ("aws.genai.span_kind", _KINDS)),
     texts={
-        "model": ("llm.response.model_name", "llm.model_name", "llm.request.model_name"),
+        "model": _MODELS,
         "provider": ("llm.provider", "llm.system"),
         "conversation": ("session.id",),
         "agent_name": ("agent.name",),

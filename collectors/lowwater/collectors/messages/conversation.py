@@ -107,7 +107,10 @@ def _system(value: Any, builder: ContentBuilder, depth: int) -> None:
 def read_tools(value: Any, builder: ContentBuilder) -> None:
     """Read tool definitions: one block per tool, whatever its form."""
     for definition in _definitions(unwrap(load_json(value)), 0):
-        builder.add(BlockKind.TOOL_SCHEMA, definition if isinstance(definition, str) else dump(definition))
+        # The envelope of OpenAI's requests is no part of the prompt.
+        inner = definition.get("function") if isinstance(definition, dict) else None
+        schema = inner if isinstance(inner, dict) else definition
+        builder.add(BlockKind.TOOL_SCHEMA, schema if isinstance(schema, str) else dump(schema))
 
 
 def names_only(value: Any) -> bool:
