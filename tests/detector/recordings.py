@@ -33,6 +33,7 @@ LIMITS = {
     "retrieval": "retrievers are not told from other tools: retrieval counts as scratchpad",
     "retrieval_content_free": "without content, retrievers are not told from other tools",
     "claims_content_free": "without content, what tools added is not told from what people said",
+    "output_tokens": "the output of streamed answers is a token off",
     "output": "the limit of output is not recorded: nothing is reserved for the answer",
     "agents": "agents have no names",
     "fanout": "subagents are no spans: the width of a fan-out is not seen unless it is declared",

@@ -21,6 +21,7 @@ from tests.record.wire import Answer, Call, Refusal, Request
 
 __all__ = [
     "BUDGET_REFUSAL",
+    "CLAUDE",
     "DESK",
     "LOG",
     "LOG_TRIGGER_TOKENS",
@@ -44,6 +45,9 @@ MODEL = "gpt-4.1-mini"
 SMALL_MODEL = "gpt-4"
 """Public names, so that their windows come from the table of models: a million tokens and 8,192. The answers are the
 script's."""
+
+CLAUDE = "claude-haiku-4-5"
+"""The same for frameworks that speak Anthropic's protocol: 200,000 tokens."""
 
 OUTPUT_TOKENS = 700
 """The limit of output that every request states."""
@@ -140,7 +144,7 @@ def survey() -> list[Script]:
 
 
 def _reader(place: int) -> Script:
-    service, delay = SURVEYED[place], 0.3 + 0.06 * place
+    service, delay = SURVEYED[place], 0.5 + 0.06 * place
     steps = (
         Answer("The latency first.", (Call("query_metrics", {"service": service, "metric": "latency_p99_ms"}),), delay),
         Answer("Now the logs.", (Call("search_logs", {"service": service, "pattern": "deadline exceeded"}),), delay),

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from inspect import signature
+from functools import partial
 from typing import Any
 
 import openai
 from opentelemetry.trace import Tracer, TracerProvider
 from tests.record import common, story
 from tests.record.recording import Stage
+from tests.record.tools import at_once, described, survey_tool
 
 __all__ = ["play"]
 
@@ -47,16 +46,15 @@ def _desk(stage: Stage, tracer: Tracer) -> None:
 
 
 def _survey(stage: Stage, tracer: Tracer) -> None:
-    def read_service(service: str) -> str:
+    def read(service: str) -> str:
         client = _client(stage, f"survey-{service}")
         with tracer.start_as_current_span(f"read {service}"):
             return _Agent(client, common.READER, (story.query_metrics, story.search_logs)).run(
                 common.READER.task.format(service=service)
             )
 
-    read_service.__doc__ = f"{common.SURVEY_TOOL_DESCRIPTION}\n\nArgs:\n    service: name of the service."
     with tracer.start_as_current_span("POST /survey"):
-        _Agent(_client(stage, "survey"), common.SURVEY_LEAD, (read_service,)).run(common.SURVEY_LEAD.task)
+        _Agent(_client(stage, "survey"), common.SURVEY_LEAD, (survey_tool(read),)).run(common.SURVEY_LEAD.task)
 
 
 def _log(stage: Stage, tracer: Tracer) -> None:
@@ -114,8 +112,7 @@ class _Agent:
             text = self._tools[function["name"]](**json.loads(function["arguments"]))
             return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
-        with ThreadPoolExecutor(len(calls)) as pool:
-            return [future.result() for future in [pool.submit(copy_context().run, result, call) for call in calls]]
+        return at_once([partial(result, call) for call in calls])
 
     def _compact(self) -> None:
         """Ask for a summary and go on from it."""
@@ -163,19 +160,4 @@ class _Agent:
 
 
 def _schema(tool: Callable[..., str]) -> dict[str, Any]:
-    """A function's schema from its signature and its docstring."""
-    summary, _, arguments = (tool.__doc__ or "").partition("Args:")
-    described = dict(line.strip().split(": ", 1) for line in arguments.strip().splitlines() if ": " in line)
-    kinds = {"int": "integer", "str": "string"}
-    properties = {
-        name: {
-            "type": kinds[getattr(parameter.annotation, "__name__", parameter.annotation)],
-            "description": described[name],
-        }
-        for name, parameter in signature(tool).parameters.items()
-    }
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {
-        "type": "function",
-        "function": {"name": tool.__name__, "description": summary.strip(), "parameters": parameters},
-    }
+    return {"type": "function", "function": described(tool)}

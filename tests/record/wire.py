@@ -282,7 +282,8 @@ class _Anthropic:
         yield self._event("message_stop")
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
-        return {"type": "error", "error": {"type": refusal.kind or refusal.code, "message": refusal.message}}
+        kind = "rate_limit_error" if refusal.code == "rate_limit_exceeded" else refusal.kind or refusal.code
+        return {"type": "error", "error": {"type": kind, "message": refusal.message}}
 
     @staticmethod
     def _head(line: Mapping[str, Any]) -> dict[str, Any]:
