@@ -27,7 +27,10 @@ def scrape(registry: Registry, accept: str, accept_encoding: str = "") -> tuple[
         accept: what the scraper takes, as it says.
         accept_encoding: compressions that it takes.
     """
-    encoder, content_type = choose_encoder(accept)
+    try:
+        encoder, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is none
+        encoder, content_type = choose_encoder("")
     exemplars = "openmetrics" in content_type
     body: bytes = encoder(cast(CollectorRegistry, _Families(registry, exemplars)))
     headers = {"content-type": content_type}

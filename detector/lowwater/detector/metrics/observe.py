@@ -258,7 +258,7 @@ class AgentMetrics:
         for active in self._active.values():
             entry, role = active.entry, active.role
             put("lowwater_agents_active", role, 1)
-            put("lowwater_agents_starved", role, entry.regime == _STARVED)
+            put("lowwater_agents_starved", role, int(entry.regime == _STARVED))  # no bool: OTLP has none
             put("lowwater_agent_state", role, _state(entry))
             ceiling, residual, required = entry.ceiling_tokens, entry.residual_tokens, entry.requirement_tokens
             if ceiling and residual is not None and required is not None:

@@ -16,6 +16,7 @@ from lowwater.detector.sinks.base import Feeder
 __all__ = ["Watch"]
 
 _SPACE = "context"
+_LAST_SPAN = "lowwater_detector_last_span_timestamp_seconds"
 _GAUGES_SECONDS = 0.5
 _GAUGES_SHARE = 0.05
 """Part of the time that gauges may take: they are summed over all active contexts, and there may be many."""
@@ -51,7 +52,7 @@ class Watch:
         self._committed = False
         self._next_gauges = 0.0
         registry.set("lowwater_build_info", (version,), 1)
-        registry.set("lowwater_detector_last_span_timestamp_seconds", (), 0)
+        registry.set(_LAST_SPAN, (), 0)
 
     def attach(self, live: LiveDetector) -> None:
         """Watch a detector that has not recovered yet: what it was before a restart is taken up."""
@@ -61,6 +62,7 @@ class Watch:
             self.registry.restore(snapshot["registry"])
             self.agents.restore(snapshot["runs"], self.start_ns)
             self.start_ns = snapshot["start_ns"]
+            self.registry.set(_LAST_SPAN, (), snapshot.get("last_span_seconds", 0))
         for line in live.shown.firing.values():
             self.agents.show(line)
         self.agents.tick(time.time_ns())
@@ -119,7 +121,7 @@ class Watch:
             return
         if self._committed:
             self._committed = False
-            registry.set("lowwater_detector_last_span_timestamp_seconds", (), now_ns // 1_000_000_000)
+            registry.set(_LAST_SPAN, (), now_ns // 1_000_000_000)
         registry.set("lowwater_detector_lag_seconds", (), live.reorder.overdue_ns(now_ns) / 1e9)
         registry.set("lowwater_detector_waiting_readings", (), len(live.reorder))
         registry.set("lowwater_detector_state_contexts", (), len(live.pipeline.spaces[_SPACE]))
@@ -131,7 +133,8 @@ class Watch:
         self._count("lowwater_detector_state_evictions_total", ("capacity",), evicted)
         self._count("lowwater_detector_state_evictions_total", ("idle",), live.expired)
         for feeder in self._feeders:
-            registry.set("lowwater_detector_sink_pending_lines", (feeder.name,), feeder.pending)
+            lacking = live.store.outbox_size(after=feeder.done)
+            registry.set("lowwater_detector_sink_pending_lines", (feeder.name,), lacking)
 
     def snapshot(self) -> Any:
         """The counters, for a checkpoint; they are shown when it is written."""
@@ -139,6 +142,7 @@ class Watch:
             "registry": self.registry.snapshot(),
             "runs": self.agents.snapshot(),
             "start_ns": self.start_ns,
+            "last_span_seconds": self.registry.value(_LAST_SPAN),
         }
         return self._snapshot
 
