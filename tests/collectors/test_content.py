@@ -104,3 +104,9 @@ def test_estimates_are_proportional(unit: str) -> None:
 def test_a_digit_or_a_brace_weighs_more_than_a_letter() -> None:
     prose, digits, braces = "letters " * 100, "12345678" * 100, "{[(,;)]}" * 100
     assert estimate_tokens(prose) < estimate_tokens(digits) < estimate_tokens(braces)
+
+
+def test_a_text_that_is_withheld_is_unknown_and_not_short() -> None:
+    """Strands writes a mark in its place when content is not to be captured."""
+    assert built([(BlockKind.SYSTEM, "[REDACTED]"), (BlockKind.USER, "<redacted>")]) == Content()
+    assert len(built([(BlockKind.USER, "The password is [REDACTED]")])) == 1

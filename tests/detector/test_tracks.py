@@ -213,3 +213,13 @@ def test_a_refused_call_knows_only_the_name_that_was_asked_for() -> None:
         call("e", 7, input_tokens=160, conversation="c", model="gpt-4o-mini"),
     ]
     assert [name for name, _, _ in story(made)] == ["A", "A", "A", "B"]
+
+
+def test_what_tools_returned_before_a_refused_call_is_in_the_prompt_of_the_next_try() -> None:
+    made = [
+        call("a", 1, input_tokens=1_000, output_tokens=20, conversation="c"),
+        tool("t", 2, "grep", conversation="c"),
+        call("b", 3, conversation="c", failure=Failure(status=429)),
+        call("d", 5, input_tokens=1_400, output_tokens=20, conversation="c"),
+    ]
+    assert [len(turn.between) for turn in turns(made)] == [0, 0, 1]

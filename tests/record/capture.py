@@ -1,12 +1,13 @@
 """Keeps spans and log records of a run and writes them as the OpenTelemetry collector's file exporter does: OTLP JSON lines.
 
-They are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Four things are replaced, so that a
+They are the framework's own, encoded by OpenTelemetry's own OTLP encoder. Five things are replaced, so that a
 second recording with the same versions gives the same file byte for byte, and tells nothing of the recording machine:
 
 - trace and span ids, by a hash of their place;
 - UUIDs that the framework makes up, likewise;
-- times: the *order* of all starts and ends is as recorded, and so is what ran at once; the distances are those of a
-  hosted model, computed from the tokens of each call (`_gap_ns`);
+- times, those in attributes included: the *order* of all starts and ends is as recorded, and so is what ran at once; the
+  distances are those of a hosted model, computed from the tokens of each call (`_gap_ns`);
+- times to a first token, all of them a quarter of a second;
 - paths in stack traces, which keep what follows ``site-packages``.
 
 Log records carry the time at which their span ended, and come after all spans.
@@ -24,6 +25,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,8 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _SITE = re.compile(r'File \\?"[^"]*?/(?=(?:site-packages|tests/record|python3\.\d+)/)')
 _ID_KEYS = frozenset({"traceId", "spanId", "parentSpanId"})
 _LEAVES = frozenset({"chat", "execute_tool", "LLM", "TOOL", "RETRIEVER"})
+_CLOCKED = frozenset({"gen_ai.client.operation.time_to_first_chunk", "gen_ai.response.time_to_first_chunk"})
+"""Attributes that hold a time that was measured."""
 _OUTPUT_KEYS = ("gen_ai.usage.output_tokens", "llm.token_count.completion")
 
 
@@ -227,7 +231,11 @@ class _Rewriter:
             span[key] = self._ids[recorded]
         for key in ("startTimeUnixNano", "endTimeUnixNano"):
             span[key] = str(self._times[int(span[key])])
+        for attribute in span.get("attributes", ()):
+            if attribute["key"] in _CLOCKED:
+                attribute["value"] = {"doubleValue": 0.25}
         self._ends[span["spanId"]] = span["endTimeUnixNano"]
+        _tell_times(span)
         for event in span.get("events", ()):
             event["timeUnixNano"] = span["endTimeUnixNano"]
         # The official JSON form writes enums as numbers.
@@ -252,6 +260,20 @@ _KINDS = {
     for number, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
 }
 _STATUSES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+
+
+_CLOCKS = {"gen_ai.event.start_time": "startTimeUnixNano", "gen_ai.event.end_time": "endTimeUnixNano"}
+_STOPWATCHES_MS = frozenset({"gen_ai.server.time_to_first_token", "gen_ai.server.request.duration"})
+
+
+def _tell_times(span: dict[str, Any]) -> None:
+    """Write the new times into the attributes that tell times."""
+    # Some are there only where a call took long enough; none is there now, so that all recordings have the same.
+    span["attributes"] = [each for each in span.get("attributes", ()) if each["key"] not in _STOPWATCHES_MS]
+    for each in span["attributes"]:
+        if each["key"] in _CLOCKS:
+            moment = datetime.fromtimestamp(int(span[_CLOCKS[each["key"]]]) / 1e9, UTC)
+            each["value"] = {"stringValue": moment.isoformat()}
 
 
 def _gap_ns(span: ReadableSpan) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from lowwater.collectors.consumers import CONSUMERS, Consumer
 from lowwater.collectors.tokens import Hasher
+from lowwater.collectors.values import is_withheld
 
 __all__ = ["BlockKind", "Content", "ContentBuilder"]
 
@@ -130,7 +131,7 @@ class ContentBuilder:
         self._retriever_refs: set[int] = set()
 
     def add(self, kind: BlockKind, text: str, *, call_id: str | None = None, tool: str | None = None) -> None:
-        """Reduce one block of text and append it. Empty text without a tool-call id adds nothing.
+        """Reduce one block of text and append it. Empty text without a tool-call id adds nothing, nor does a withheld one.
 
         Args:
             kind: what the block is.
@@ -139,7 +140,7 @@ class ContentBuilder:
             tool: the tool's name, on arguments and results. A result of a retriever becomes `BlockKind.RETRIEVAL`,
                 also when only the call's arguments carried the name.
         """
-        if not text and call_id is None:
+        if (not text and call_id is None) or is_withheld(text):
             return
         ref = self.hasher.hash(call_id) if call_id else 0
         if tool is not None and self._is_retriever(tool):

@@ -19,6 +19,7 @@ __all__ = [
     "count",
     "first",
     "is_index",
+    "is_withheld",
     "load_json",
     "name_of",
     "text_of",
@@ -67,6 +68,19 @@ def first(attributes: Mapping[str, Any], *names: str) -> Any:
         if value is not None:
             return value
     return None
+
+
+_WITHHELD = frozenset({"[redacted]", "<redacted>", "__redacted__", "redacted"})
+_MAX_WITHHELD_CHARACTERS = 12
+
+
+def is_withheld(value: Any) -> bool:
+    """Whether a text only says that a text was here: emitters write a mark where content is not to be captured.
+
+    >>> is_withheld("[REDACTED]"), is_withheld("password: [REDACTED]"), is_withheld(None)
+    (True, False, False)
+    """
+    return isinstance(value, str) and len(value) <= _MAX_WITHHELD_CHARACTERS and value.lower() in _WITHHELD
 
 
 def is_index(part: str) -> bool:

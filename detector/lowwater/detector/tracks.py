@@ -35,8 +35,11 @@ _ELIDED = 0.6
 """Without content, a prompt of one agent that keeps this part of its size lost some old tool output; a helper's call or a
 compaction is a fraction of it (the least elision seen in a real run keeps 0.59 of the characters, tokens fall less)."""
 
+_KEPT = 0.5
+"""With content, a prompt that holds this part of the blocks of the one before is the same history with parts replaced."""
+
 _CROWDED = 0.5
-"""Without content, a drop is taken for compaction only from at least half of the window; helpers are called any time."""
+"""A drop is taken for compaction only from at least half of the window; helpers are called and tasks begin any time."""
 
 
 _CALLED = frozenset({"tool_calls", "tool_call", "tool_use", "tool-calls", "tooluse", "function_call"})
@@ -176,6 +179,7 @@ class Tracker:
             history = "compacted"
         if waits and history == "rewritten":
             history = "unknown"
+        refused = tokens is None and reading.failure is not None
         turn = Turn(
             call=call,
             context=track.key,
@@ -187,11 +191,12 @@ class Tracker:
             previous_output_tokens=track.output_tokens,
             compaction=compaction,
             compaction_inferred=inferred,
-            between=tuple(track.tools),
+            between=() if refused else tuple(track.tools),
             after_calls=track.called,
         )
         track.turns += 1
-        track.tools = []
+        if not refused:  # else what the tools returned stands in the prompt of the next try
+            track.tools = []
         if not waits:
             track.marks = []
         track.before_drop = (track.input_tokens or 0, track.output_tokens or 0) if inferred else None
@@ -229,7 +234,10 @@ def _relation(track: _Track, call: Call, tokens: int | None) -> tuple[int, float
     reading = call.reading
     content = None if reading.content_is_delta else reading.content
     if content is not None and track.content is not None:
-        return _content_relation(track.content, content, same=_one_instance(track, call))
+        rank, closeness, history = _content_relation(track.content, content, same=_one_instance(track, call))
+        if history == "rewritten" and closeness < _KEPT and _is_drop(track, tokens):
+            history = "dropped"
+        return rank, closeness, history
     same = track.anchor == call.origin.anchor.id
     if tokens is None or track.input_tokens is None:
         return (_SAME_INSTANCE, 0.0, "unknown") if same else (0, 0.0, "unknown")
@@ -249,6 +257,11 @@ def _relation(track: _Track, call: Call, tokens: int | None) -> tuple[int, float
     if _one_instance(track, call) and track.crowded:
         return _REWRITTEN, 0.1, "dropped"
     return 0, 0.0, "unknown"
+
+
+def _is_drop(track: _Track, tokens: int | None) -> bool:
+    """Whether a full context became much smaller, as a compaction makes it that nobody announced."""
+    return tokens is not None and track.crowded and tokens < (track.input_tokens or 0) * _ELIDED
 
 
 def _one_instance(track: _Track, call: Call) -> bool:
@@ -271,7 +284,7 @@ def _content_relation(old: Content, new: Content, *, same: bool) -> tuple[int, f
     heads_equal = _head_keys(old) == _head_keys(new)
     if held and share == 1.0 and heads_equal:
         return _PREFIX, float(len(held)), "appended"
-    if share >= 0.5 or (heads_equal and (kept or new.compacted)):
+    if share >= _KEPT or (heads_equal and (kept or new.compacted)):
         return _CONTINUES, share, "rewritten"
     if same and heads_equal:
         return _REWRITTEN, share, "rewritten"

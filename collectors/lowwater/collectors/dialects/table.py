@@ -14,7 +14,7 @@ from lowwater.collectors.reading import Operation, ToolUse
 from lowwater.collectors.records import LogRecord, SpanRecord
 from lowwater.collectors.sketch import delegation, sketch
 from lowwater.collectors.tokens import estimate_tokens
-from lowwater.collectors.values import canonical, first, load_json, text_of, unwrap
+from lowwater.collectors.values import canonical, first, is_withheld, load_json, text_of, unwrap
 
 __all__ = ["Keys", "TableDialect", "read_content", "read_tool"]
 
@@ -176,6 +176,7 @@ def read_tool(
 ) -> None:
     """Reduce a tool's execution into the draft, or complete what a more trusted dialect left open."""
     reading, hasher = draft.reading, draft.context.hasher
+    arguments, result = (None if is_withheld(value) else value for value in (arguments, result))
     tool = reading.tool
     if tool is None:
         if name is None and arguments is None and result is None and reading.kind is not Operation.RETRIEVAL:
