@@ -7,6 +7,7 @@ checked to hold: one that has gone must be taken off the list.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.detector.recordings import DOCUMENT, LIMITS, RECORDINGS, Recording, document, error, service
@@ -17,7 +18,7 @@ every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda re
 either_way = pytest.mark.parametrize("content", [True, False], ids=["content", "content-free"])
 
 
-def answered(recording: Recording) -> list[dict[str, object]]:
+def answered(recording: Recording) -> list[dict[str, Any]]:
     unseen = "summary" in recording.limits
     return [call for call in recording.calls if call["status"] == 200 and not (unseen and call.get("summary"))]
 
