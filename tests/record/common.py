@@ -198,9 +198,11 @@ class Log:
 
     Attributes:
         marker: what the last message of a request holds that asks for a summary; a framework may word it itself.
+        summarizer: the agent that asks for it.
     """
 
     marker: str = SUMMARY_REQUEST
+    summarizer: str = LOG.name
     name: str = "log"
     agent: str = LOG.name
     retrievers: frozenset[str] = frozenset()
@@ -210,7 +212,7 @@ class Log:
     def reply(self, request: Request) -> Answer:
         """The next hour, the note when there is none, or a summary."""
         if self.marker in request.pieces[-1].text:
-            return Answer(SUMMARY, summary=True)
+            return Answer(SUMMARY, summary=True, agent=self.summarizer)
         if not self.hours:
             return Answer(
                 "All hours from 20 to 26 are read. The pool was full since 22:48. The rollback is still open."
@@ -219,11 +221,11 @@ class Log:
         return Answer(f"Next is hour {hour}.", (Call("read_journal", {"hour": hour}),))
 
 
-def log(marker: str = SUMMARY_REQUEST) -> Log:
+def log(marker: str = SUMMARY_REQUEST, summarizer: str = LOG.name) -> Log:
     """The keeper, asked for summaries by a message that holds the marker."""
-    return Log(marker)
+    return Log(marker, summarizer)
 
 
-def scenarios(marker: str = SUMMARY_REQUEST) -> list[Scenario]:
+def scenarios(marker: str = SUMMARY_REQUEST, summarizer: str = LOG.name) -> list[Scenario]:
     """All stories."""
-    return [desk(), *survey(), log(marker)]
+    return [desk(), *survey(), log(marker, summarizer)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -29,10 +28,11 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
-from tests.record import story
+from tests.record import record_pydantic_ai_stories, story
 from tests.record.capture import Capture, write_truth
 from tests.record.recording import EXAMPLES, FIXTURES
 from tests.record.server import ModelServer, Scenario
+from tests.record.tools import asynchronous
 from tests.record.wire import count_tokens
 
 __all__ = ["record"]
@@ -44,13 +44,14 @@ _MEMBER_OUTPUT = 300
 
 
 def record(examples: Path = EXAMPLES, truths: Path = FIXTURES) -> list[Path]:
-    """Record all agents; the trace files that were written."""
+    """Record the examples and the common stories; the trace files that were written."""
     recordings = (
         ("incident", _incident, (story.research(),), {"agent": "incident-researcher", "expected": "silent_starvation"}),
         ("healthy", _healthy, (story.handover(),), {"agent": "handover-writer", "expected": None}),
         ("fanout", _fanout, (story.lead(), *map(story.auditor, story.AUDITED)), {"members": "service-auditor"}),
     )
-    return [_record(name, run, scenarios, facts, examples, truths) for name, run, scenarios, facts in recordings]
+    paths = [_record(name, run, scenarios, facts, examples, truths) for name, run, scenarios, facts in recordings]
+    return paths + record_pydantic_ai_stories.record()
 
 
 def _record(
@@ -149,19 +150,9 @@ def _agent(
         model,
         name=name,
         instructions=prompt,
-        tools=list(map(_asynchronous, story.TOOLS)) if tools else [],
+        tools=list(map(asynchronous, story.TOOLS)) if tools else [],
         capabilities=[Instrumentation(instrumentation), *capabilities],
     )
-
-
-def _asynchronous(tool: Callable[..., str]) -> Callable[..., Any]:
-    """The tool as a coroutine: threads would make the order of spans a matter of luck."""
-
-    @functools.wraps(tool)
-    async def call(**arguments: Any) -> str:
-        return tool(**arguments)
-
-    return call
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def _line(state: _State, request: Request, reply: Reply) -> dict[str, Any]:
     return {
         "scenario": scenario.name,
         "call": request.index + 1,
-        "agent": scenario.agent,
+        "agent": (reply.agent if isinstance(reply, Answer) else None) or scenario.agent,
         "model": request.model,
         "response_id": None if refused else f"resp-{scenario.name}-{request.index + 1:03d}",
         "status": reply.status if isinstance(reply, Refusal) else 200,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ T = TypeVar("T")
 _STAGGER_SECONDS = 0.03
 """Threads that start in the same moment would make the order of spans a matter of luck."""
 
-__all__ = ["at_once", "described", "survey_tool"]
+__all__ = ["asynchronous", "at_once", "described", "survey_tool"]
 
 
 def described(tool: Callable[..., str]) -> dict[str, Any]:
@@ -43,6 +44,16 @@ def survey_tool(read: Callable[[str], str]) -> Callable[..., str]:
 
     read_service.__doc__ = f"{common.SURVEY_TOOL_DESCRIPTION}\n\nArgs:\n    service: name of the service."
     return read_service
+
+
+def asynchronous(tool: Callable[..., str]) -> Callable[..., Any]:
+    """The tool as a coroutine: a framework's threads would make the order of spans a matter of luck."""
+
+    @functools.wraps(tool)
+    async def call(**arguments: Any) -> str:
+        return tool(**arguments)
+
+    return call
 
 
 def at_once(runs: Sequence[Callable[[], T]]) -> list[T]:

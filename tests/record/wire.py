@@ -98,12 +98,14 @@ class Answer:
     Attributes:
         delay_seconds: how long the model takes; it fixes the order in which parallel agents are answered.
         summary: the answer sums a history up; what is asked next stands on it.
+        agent: who asked, where it is not the agent of the scenario.
     """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     delay_seconds: float = 0.0
     summary: bool = False
+    agent: str | None = None
 
     @property
     def tokens(self) -> int:

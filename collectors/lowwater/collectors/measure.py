@@ -11,6 +11,7 @@ from lowwater.collectors.content import BlockKind, Content
 from lowwater.collectors.dialects import ReadContext, load_dialects
 from lowwater.collectors.dialects.table import TableDialect
 from lowwater.collectors.extract import read_span
+from lowwater.collectors.hollow import is_hollow
 from lowwater.collectors.names import MEASURED, SPLIT
 from lowwater.collectors.reading import Failure, Operation, Reading, ToolUse
 from lowwater.collectors.retrievers import retriever_names
@@ -61,7 +62,7 @@ class Measure:
 
 def _split(reading: Reading, attributes: Mapping[str, Any]) -> dict[str, Any]:
     content = reading.content
-    if content is None or not len(content) or reading.content_is_delta:
+    if content is None or not len(content) or reading.content_is_delta or is_hollow(content):
         return {}
     weights = content.consumer_weights()
     added: dict[str, Any] = {MEASURED: list(weights)}

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from lowwater.collectors.hollow import is_hollow
 from lowwater.collectors.reading import Operation, Reading, Usage
 from lowwater.detector.ancestry import Below, Held, TraceState, ancestors, ancestry_known, anchor_of, remember
 from lowwater.detector.directory import BOUNDARIES, Directory
@@ -285,6 +286,9 @@ class Assembler:
         if reading.compaction is not None:
             yield CompactionMark(origin, reading.compaction, reading.model)
         if held.call:
+            content = reading.content
+            if content is not None and not reading.content_is_delta and is_hollow(content):
+                reading.content = None
             yield Call(origin, reading, held.rollup)
         if reading.kind in (Operation.TOOL, Operation.RETRIEVAL) and reading.tool is not None:
             yield ToolRun(origin, reading.tool, reading.failure is not None)

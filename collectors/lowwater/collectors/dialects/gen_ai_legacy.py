@@ -79,33 +79,14 @@ def _span(span: SpanRecord, draft: Draft) -> None:
 
 def _event(name: str, attributes: Mapping[str, Any], builder: Any, answers: Any) -> None:
     if name in _ROLES:
-        if _is_hollow(attributes):
-            return
         read_messages({**attributes, "role": attributes.get("role") or _ROLES[name]}, builder)
     elif name == "gen_ai.choice":
         message = load_json(attributes.get("message", attributes))
         if isinstance(message, Mapping):
-            if _is_hollow(message):
-                return
             message = {"role": "assistant", **message}
         read_messages(message, answers, default_role="assistant")
     elif name in _WHOLE:
         read_messages(attributes.get(_WHOLE[name]), answers if name.endswith("completion") else builder)
-
-
-def _is_hollow(message: Mapping[str, Any]) -> bool:
-    """Whether a message tells that it was there and not what it said, as it is written with capture of content off.
-
-    Ids and names of its calls, which stay, are no measure of anything.
-    """
-    if any(message.get(key) is not None for key in ("content", "parts", "text")):
-        return False
-    calls = load_json(message.get("tool_calls"))
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function", call) if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping) or function.get("arguments") is not None:
-            return False
-    return True
 
 
 def _log(record: LogRecord, draft: Draft) -> bool:

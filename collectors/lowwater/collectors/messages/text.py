@@ -84,6 +84,8 @@ def part_text(part: Any, depth: int = 0) -> str | None:
         text = part.get(key)
         if isinstance(text, str) and (kind in _TEXT_TYPES or said == {key}):
             return text
+    if kind in _TEXT_TYPES and part.keys().isdisjoint(_TEXT_KEYS):
+        return ""  # its text was not captured
     if isinstance(part.get("content"), list) and not kind and part.keys() <= _RESULT_KEYS:
         return flatten(part["content"], depth + 1)
     return None
