@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Versions of opentelemetry-sdk that the agent side is tested with, beside the newest: the oldest, and one in the middle.
 SDKS   := $(VENV)/sdk-1.30.0 $(VENV)/sdk-1.37.0
 
-.PHONY: run test check setup bench bench-live incidents accuracy record clean
+.PHONY: run test check setup bench bench-live incidents accuracy requirement record clean
 
 ## run: set up, then replay a recorded incident, show ledger and findings, and draw them
 run: $(VENV)/.run
@@ -39,6 +39,10 @@ incidents: $(VENV)/.dev
 ## accuracy: judge labelled runs on the seeds for scoring and write docs/accuracy.md (about 15 minutes on one core)
 accuracy: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/accuracy.py --score --write docs/accuracy.md
+
+## requirement: compare learners of the requirement and write docs/requirement.md (about 8 minutes on one core)
+requirement: $(VENV)/.dev
+	$(BIN)/python -m tests.benchmarks.requirement --score --streams 10 --write docs/requirement.md
 
 ## record: record traces of real frameworks again, each in an environment of its own, and measure how they are read
 record: $(VENV)/.dev

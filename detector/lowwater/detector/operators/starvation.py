@@ -64,8 +64,8 @@ class StarvationOperator:
         verdict = self._judge(state, seen)
         entry.regime = verdict.regime.value
         lost = _lost_working_tokens(state, seen.content)
-        if verdict.regime is Regime.HEALTHY and entry.working_tokens and not _starving(state):
-            role.requirement.learn_one(entry.working_tokens)
+        if entry.working_tokens and verdict.regime is not Regime.UNKNOWN:
+            role.requirement.learn_one(entry.working_tokens, censored=_censored(state, entry, verdict))
         if verdict.regime is Regime.UNKNOWN and state.episode.firing is None:
             return
         signal = self._signal(state, seen, verdict, lost) if verdict.regime is Regime.SILENT_STARVATION else None
@@ -160,9 +160,12 @@ def _required(entry: LedgerEntry) -> int | None:
     return min(possible, max(1, residual)) if residual - working >= possible - residual else possible
 
 
-def _starving(state: StarvationState) -> bool:
-    """Whether the turn is too near to a starved one to show what the role needs when it has room."""
-    return state.episode.firing is not None or state.episode.bad > 0
+def _censored(state: StarvationState, entry: LedgerEntry, verdict: Arbitration) -> bool:
+    """Whether the call may hold less than it wanted: what it holds then is a lower bound of the need.
+
+    A turn near to a starved one does not show, either, what the role needs when it has room.
+    """
+    return verdict.regime is not Regime.HEALTHY or state.episode.firing is not None or state.episode.bad > 0
 
 
 def _lost_working_tokens(state: StarvationState, content: Content | None) -> int | None:
