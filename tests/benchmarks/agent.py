@@ -111,8 +111,8 @@ def main() -> None:
             continue
         with_ = rounds[key.removesuffix(ALONE) + WITH]
         ratio = statistics.median(one / other for one, other in zip(with_, alone, strict=True))
-        both = f"{statistics.median(alone) / 1e3:6.2f} us alone, {statistics.median(with_) / 1e3:6.2f} us with lowwater"
-        print(f"  {key.removesuffix(ALONE)} {both}  {ratio - 1:+.1%}")
+        costs = f"{statistics.median(alone) / 1e3:6.2f} us alone, {statistics.median(with_) / 1e3:6.2f} us with lowwater"
+        print(f"  {key.removesuffix(ALONE)} {costs}  {ratio - 1:+.1%}")
 
     made, installed = provider(lowwater=True, batch=False)
     assert installed is not None

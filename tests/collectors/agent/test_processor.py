@@ -14,6 +14,7 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, StaticSampler
 
 from lowwater.collectors import declare
 from lowwater.collectors.activation import install
@@ -21,6 +22,7 @@ from lowwater.collectors.exporter import EnrichingExporter
 from lowwater.collectors.names import MEASURED
 from lowwater.collectors.pools import Pool, PoolView
 from lowwater.collectors.processor import MAX_OPEN, LowwaterSpanProcessor
+from lowwater.collectors.sampling import RecordedSpans
 from lowwater.policies.errors import BudgetStarvationError
 
 CALL: Any = {
@@ -237,6 +239,33 @@ def test_a_setting_that_is_no_number_is_named(
     monkeypatch.setenv("LOWWATER_POOL_CEILING_TOKENS", "200k")
     assert install(TracerProvider()) is not None
     assert "LOWWATER_POOL_CEILING_TOKENS='200k' is ignored" in caplog.text
+
+
+# --- sampling --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_recorded_and_not_sampled_reaches_the_detector_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOWWATER_POOL_CEILING_TOKENS", "1000")
+    monkeypatch.setenv("LOWWATER_SUBAGENT_RESERVED_TOKENS", "900")
+    backend, detector, told = InMemorySpanExporter(), InMemorySpanExporter(), list[PoolView]()
+    provider = TracerProvider(sampler=StaticSampler(Decision.RECORD_ONLY))  # AlwaysRecordSampler's answer
+    provider.add_span_processor(BatchSpanProcessor(backend))
+    provider.add_span_processor(RecordedSpans(BatchSpanProcessor(detector)))
+    install(provider, on_overcommit=told.append)
+    tracer = provider.get_tracer("app")
+    agent = {"gen_ai.operation.name": "invoke_agent"}
+    with tracer.start_as_current_span("boss", attributes=agent) as boss:
+        with tracer.start_as_current_span("chat m", attributes=CALL):
+            pass
+        for child in [tracer.start_span("child", attributes=agent) for _ in range(2)]:
+            child.end()
+    provider.force_flush()
+    assert backend.get_finished_spans() == ()
+    call, *_, last = detector.get_finished_spans()
+    assert MEASURED in (call.attributes or {})
+    assert (last.name, last.get_span_context().span_id) == ("boss", boss.get_span_context().span_id)  # type: ignore[union-attr]
+    assert [view.width for view in told] == [2]
+    provider.shutdown()
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
