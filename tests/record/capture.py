@@ -269,7 +269,9 @@ _STOPWATCHES_MS = frozenset({"gen_ai.server.time_to_first_token", "gen_ai.server
 def _tell_times(span: dict[str, Any]) -> None:
     """Write the new times into the attributes that tell times."""
     # Some are there only where a call took long enough; none is there now, so that all recordings have the same.
-    span["attributes"] = [each for each in span.get("attributes", ()) if each["key"] not in _STOPWATCHES_MS]
+    if "attributes" not in span:
+        return
+    span["attributes"] = [each for each in span["attributes"] if each["key"] not in _STOPWATCHES_MS]
     for each in span["attributes"]:
         if each["key"] in _CLOCKS:
             moment = datetime.fromtimestamp(int(span[_CLOCKS[each["key"]]]) / 1e9, UTC)

@@ -55,10 +55,12 @@ def _desk(stage: Stage, tracer: Tracer) -> None:
 
 
 def _survey(stage: Stage, tracer: Tracer) -> None:
+    # Made before the threads start: it takes longer than they are apart.
+    clients = {service: _client(stage, f"survey-{service}") for service in common.SURVEYED}
+
     def read(service: str) -> str:
-        client = _client(stage, f"survey-{service}")
         with tracer.start_as_current_span(f"read {service}"):
-            return _Agent(client, common.READER, (story.query_metrics, story.search_logs)).run(
+            return _Agent(clients[service], common.READER, (story.query_metrics, story.search_logs)).run(
                 common.READER.task.format(service=service)
             )
 

@@ -14,7 +14,7 @@ from tests.record import common
 
 T = TypeVar("T")
 
-_STAGGER_SECONDS = 0.03
+_STAGGER_SECONDS = 0.06
 """Threads that start in the same moment would make the order of spans a matter of luck."""
 
 __all__ = ["asynchronous", "at_once", "described", "survey_tool"]
