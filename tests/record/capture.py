@@ -52,8 +52,6 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _SITE = re.compile(r'File \\?"[^"]*?/(?=(?:site-packages|tests/record|python3\.\d+)/)')
 _ID_KEYS = frozenset({"traceId", "spanId", "parentSpanId"})
 _LEAVES = frozenset({"chat", "execute_tool", "LLM", "TOOL", "RETRIEVER"})
-_CLOCKED = frozenset({"gen_ai.client.operation.time_to_first_chunk", "gen_ai.response.time_to_first_chunk"})
-"""Attributes that hold a time that was measured."""
 _OUTPUT_KEYS = ("gen_ai.usage.output_tokens", "llm.token_count.completion")
 
 
@@ -231,9 +229,6 @@ class _Rewriter:
             span[key] = self._ids[recorded]
         for key in ("startTimeUnixNano", "endTimeUnixNano"):
             span[key] = str(self._times[int(span[key])])
-        for attribute in span.get("attributes", ()):
-            if attribute["key"] in _CLOCKED:
-                attribute["value"] = {"doubleValue": 0.25}
         self._ends[span["spanId"]] = span["endTimeUnixNano"]
         _tell_times(span)
         for event in span.get("events", ()):
@@ -263,6 +258,9 @@ _STATUSES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2
 
 
 _CLOCKS = {"gen_ai.event.start_time": "startTimeUnixNano", "gen_ai.event.end_time": "endTimeUnixNano"}
+_FIRST_CHUNKS_SECONDS = frozenset(
+    {"gen_ai.client.operation.time_to_first_chunk", "gen_ai.response.time_to_first_chunk"}
+)
 _STOPWATCHES_MS = frozenset({"gen_ai.server.time_to_first_token", "gen_ai.server.request.duration"})
 
 
@@ -276,6 +274,8 @@ def _tell_times(span: dict[str, Any]) -> None:
         if each["key"] in _CLOCKS:
             moment = datetime.fromtimestamp(int(span[_CLOCKS[each["key"]]]) / 1e9, UTC)
             each["value"] = {"stringValue": moment.isoformat()}
+        elif each["key"] in _FIRST_CHUNKS_SECONDS:
+            each["value"] = {"doubleValue": 0.25}
 
 
 def _gap_ns(span: ReadableSpan) -> int:

@@ -133,7 +133,10 @@ READER = Role(
     "Read {service}.",
 )
 SURVEY_TOOL = "read_service"
-SURVEY_TOOL_DESCRIPTION = "Send a reader to one service of the web shop and return its report."
+SURVEY_TOOL_DOC = (
+    "Send a reader to one service of the web shop and return its report.\n\nArgs:\n    service: name of the service."
+)
+"""Docstring of the lead's tool, from which frameworks make its schema."""
 
 
 def survey() -> list[Script]:

@@ -1,7 +1,4 @@
-"""Agents written by hand on OpenAI's client: what applications do that use no framework.
-
-The application's own spans are there, one per request and one per reader; nothing else than the client is instrumented.
-"""
+"""Agents written by hand on OpenAI's client."""
 
 from __future__ import annotations
 
@@ -11,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import openai
-from opentelemetry.trace import Tracer, TracerProvider
-from tests.record import common, story
+from opentelemetry.trace import TracerProvider
+from tests.record import common
+from tests.record.by_hand import STORIES
 from tests.record.recording import Stage
-from tests.record.tools import at_once, described, survey_tool
+from tests.record.tools import at_once, described
 
 __all__ = ["play"]
 
@@ -24,51 +22,21 @@ Instrumented = Callable[[str], tuple[TracerProvider, Callable[[], object]]]
 
 def play(stage: Stage, instrumented: Instrumented) -> None:
     """Play all stories."""
-    for service, run in (("desk", _desk), ("survey", _survey), ("log", _log)):
+
+    def make(scenario: str, role: common.Role, tools: tuple[Callable[..., str], ...], **options: Any) -> _Agent:
+        model = common.SMALL_MODEL if role is common.LOG else common.MODEL
+        return _Agent(_client(stage, scenario), role, tools, model=model, **options)
+
+    for service, run in STORIES.items():
         provider, undo = instrumented(service)
         try:
-            run(stage, provider.get_tracer("shop"))
+            run(provider.get_tracer("shop"), make, _is_no_budget)
         finally:
             undo()
 
 
-def _desk(stage: Stage, tracer: Tracer) -> None:
-    client = _client(stage, "desk")
-    agent = _Agent(client, common.DESK, story.TOOLS, stream=True)
-    with tracer.start_as_current_span("POST /desk"):
-        agent.run(common.DESK.task)
-    with tracer.start_as_current_span("POST /desk"):
-        try:
-            agent.run(common.DESK_FOLLOW_UP)
-        except openai.RateLimitError as error:
-            if error.code != common.BUDGET_REFUSAL:
-                raise
-
-
-def _survey(stage: Stage, tracer: Tracer) -> None:
-    # Made before the threads start: it takes longer than they are apart.
-    clients = {service: _client(stage, f"survey-{service}") for service in common.SURVEYED}
-
-    def read(service: str) -> str:
-        with tracer.start_as_current_span(f"read {service}"):
-            return _Agent(clients[service], common.READER, (story.query_metrics, story.search_logs)).run(
-                common.READER.task.format(service=service)
-            )
-
-    with tracer.start_as_current_span("POST /survey"):
-        _Agent(_client(stage, "survey"), common.SURVEY_LEAD, (survey_tool(read),)).run(common.SURVEY_LEAD.task)
-
-
-def _log(stage: Stage, tracer: Tracer) -> None:
-    agent = _Agent(
-        _client(stage, "log"),
-        common.LOG,
-        (common.read_journal,),
-        model=common.SMALL_MODEL,
-        compact_from_tokens=common.LOG_TRIGGER_TOKENS,
-    )
-    with tracer.start_as_current_span("POST /log"):
-        agent.run(common.LOG.task)
+def _is_no_budget(error: Exception) -> bool:
+    return isinstance(error, openai.RateLimitError) and error.code == common.BUDGET_REFUSAL
 
 
 def _client(stage: Stage, scenario: str) -> openai.OpenAI:
@@ -85,7 +53,7 @@ class _Agent:
         role: common.Role,
         tools: tuple[Callable[..., str], ...],
         *,
-        model: str = common.MODEL,
+        model: str,
         stream: bool = False,
         compact_from_tokens: int | None = None,
     ) -> None:

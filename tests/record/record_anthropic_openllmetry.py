@@ -11,11 +11,11 @@ from typing import Any
 
 import anthropic
 from opentelemetry.instrumentation.anthropic import AnthropicInstrumentor
-from opentelemetry.trace import Tracer
-from tests.record import common, story
+from tests.record import common
+from tests.record.by_hand import STORIES
 from tests.record.capture import Switch
 from tests.record.recording import Stage, environment, record_stories
-from tests.record.tools import at_once, described, survey_tool
+from tests.record.tools import at_once, described
 
 __all__ = ["record"]
 
@@ -36,47 +36,17 @@ def record() -> list[Path]:
 
 
 def _play(stage: Stage) -> None:
+    def make(scenario: str, role: common.Role, tools: tuple[Callable[..., str], ...], **options: Any) -> _Agent:
+        return _Agent(_client(stage, scenario), role, tools, **options)
+
     with environment(**{_SWITCH: str(stage.content).lower()}):
-        for service, run in (("desk", _desk), ("survey", _survey), ("log", _log)):
+        for service, run in STORIES.items():
             _SPANS.target = stage.capture.provider(service)
-            run(stage, _SPANS.target.get_tracer("shop"))
+            run(_SPANS.target.get_tracer("shop"), make, _is_no_budget)
 
 
-def _desk(stage: Stage, tracer: Tracer) -> None:
-    agent = _Agent(_client(stage, "desk"), common.DESK, story.TOOLS, stream=True)
-    with tracer.start_as_current_span("POST /desk"):
-        agent.run(common.DESK.task)
-    with tracer.start_as_current_span("POST /desk"):
-        try:
-            agent.run(common.DESK_FOLLOW_UP)
-        except anthropic.RateLimitError as error:
-            if common.BUDGET_REFUSAL not in str(error):
-                raise
-
-
-def _survey(stage: Stage, tracer: Tracer) -> None:
-    # Made before the threads start: it takes longer than they are apart.
-    clients = {service: _client(stage, f"survey-{service}") for service in common.SURVEYED}
-
-    def read(service: str) -> str:
-        with tracer.start_as_current_span(f"read {service}"):
-            return _Agent(clients[service], common.READER, (story.query_metrics, story.search_logs)).run(
-                common.READER.task.format(service=service)
-            )
-
-    with tracer.start_as_current_span("POST /survey"):
-        _Agent(_client(stage, "survey"), common.SURVEY_LEAD, (survey_tool(read),)).run(common.SURVEY_LEAD.task)
-
-
-def _log(stage: Stage, tracer: Tracer) -> None:
-    agent = _Agent(
-        _client(stage, "log"),
-        common.LOG,
-        (common.read_journal,),
-        compact_from_tokens=common.LOG_TRIGGER_TOKENS,
-    )
-    with tracer.start_as_current_span("POST /log"):
-        agent.run(common.LOG.task)
+def _is_no_budget(error: Exception) -> bool:
+    return isinstance(error, anthropic.RateLimitError) and common.BUDGET_REFUSAL in str(error)
 
 
 def _client(stage: Stage, scenario: str) -> anthropic.Anthropic:

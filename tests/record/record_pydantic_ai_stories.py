@@ -77,7 +77,7 @@ async def _survey(stage: Stage, provider: TracerProvider) -> None:
         reader = _agent(stage, provider, f"survey-{service}", common.READER, *tools)
         return (await reader.run(common.READER.task.format(service=service))).output
 
-    read_service.__doc__ = f"{common.SURVEY_TOOL_DESCRIPTION}\n\nArgs:\n    service: name of the service."
+    read_service.__doc__ = common.SURVEY_TOOL_DOC
     await _agent(stage, provider, "survey", common.SURVEY_LEAD, read_service).run(common.SURVEY_LEAD.task)
 
 

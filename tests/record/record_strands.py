@@ -66,7 +66,7 @@ async def _survey(stage: Stage) -> None:
         reader = _agent(stage, f"survey-{service}", common.READER, (story.query_metrics, story.search_logs))
         return str(await reader.invoke_async(common.READER.task.format(service=service)))
 
-    read_service.__doc__ = f"{common.SURVEY_TOOL_DESCRIPTION}\n\nArgs:\n    service: name of the service."
+    read_service.__doc__ = common.SURVEY_TOOL_DOC
     lead = _agent(stage, "survey", common.SURVEY_LEAD, (read_service,))
     await lead.invoke_async(common.SURVEY_LEAD.task)
 

@@ -42,7 +42,7 @@ def survey_tool(read: Callable[[str], str]) -> Callable[..., str]:
     def read_service(service: str) -> str:
         return read(service)
 
-    read_service.__doc__ = f"{common.SURVEY_TOOL_DESCRIPTION}\n\nArgs:\n    service: name of the service."
+    read_service.__doc__ = common.SURVEY_TOOL_DOC
     return read_service
 
 
