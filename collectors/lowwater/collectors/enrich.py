@@ -17,7 +17,7 @@ from lowwater.collectors.retrievers import DEFAULT_RETRIEVERS
 if TYPE_CHECKING:
     from lowwater.collectors.measure import Measure
 
-__all__ = ["MAX_TEXT_CHARACTERS", "Enricher", "copy_of", "is_content"]
+__all__ = ["MAX_TEXT_CHARACTERS", "Enricher", "SpanCopy", "is_content"]
 
 MAX_TEXT_CHARACTERS = 256
 """With content cut, a longer text of any attribute goes, too: nobody can list all keys that hold content."""
@@ -82,7 +82,7 @@ class Enricher:
             added = self._added(span)
             if self.strip_content:
                 return _bare(span, {**_kept(span.attributes or {}), **added}, _events_without_content(span))
-            return copy_of(span, attributes={**(span.attributes or {}), **added}) if added else span
+            return SpanCopy(span, attributes={**(span.attributes or {}), **added}) if added else span
         except Exception:
             self.failed += 1
             # What could not be read cannot be cut, either: without a promise it goes on, with one only its shell does.
@@ -139,21 +139,18 @@ def _is_short(value: Any) -> bool:
 
 def _bare(span: ReadableSpan, attributes: Mapping[str, Any], events: Any) -> ReadableSpan:
     # A status is described by an exception's message, and that by what the provider or a tool was given.
-    return copy_of(span, attributes=attributes, events=events, status=Status(span.status.status_code))
+    return SpanCopy(span, attributes=attributes, events=events, status=Status(span.status.status_code))
 
 
 def _events_without_content(span: ReadableSpan) -> tuple[Event, ...]:
     return tuple(Event(event.name, _kept(event.attributes or {}), event.timestamp) for event in span.events)
 
 
-def copy_of(span: ReadableSpan, **changed: Any) -> ReadableSpan:
+class SpanCopy(ReadableSpan):
     """A new read-only span that is the given one, but for the arguments of `ReadableSpan` that are given."""
-    return _Copy(span, changed)
 
-
-class _Copy(ReadableSpan):
-    def __init__(self, span: ReadableSpan, changed: Mapping[str, Any]) -> None:
-        whole: dict[str, Any] = {
+    def __init__(self, span: ReadableSpan, **changed: Any) -> None:
+        arguments: dict[str, Any] = {
             "name": span.name,
             "context": span.get_span_context(),
             "parent": span.parent,
@@ -166,8 +163,9 @@ class _Copy(ReadableSpan):
             "start_time": span.start_time,
             "end_time": span.end_time,
             "instrumentation_scope": span.instrumentation_scope,
+            **changed,
         }
-        super().__init__(**{**whole, **changed})
+        super().__init__(**arguments)
         self._counts = (span.dropped_attributes, span.dropped_events, span.dropped_links)
 
     @property

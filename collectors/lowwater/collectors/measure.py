@@ -33,11 +33,12 @@ class Measure:
 
     def __init__(self, hash_key: bytes | None, retrievers: tuple[str, ...]) -> None:
         self._context = ReadContext(hasher=Hasher(hash_key), is_retriever=retriever_names(retrievers))
-        tables = [dialect for dialect in load_dialects()[0] if isinstance(dialect, TableDialect)]
+        dialects, _ = load_dialects()
+        tables = [dialect for dialect in dialects if isinstance(dialect, TableDialect)]
         self._namespaces = frozenset().union(*(dialect.namespaces for dialect in tables))
         self._keys = frozenset().union(*(dialect.keys for dialect in tables))
         self._scopes = tuple(scope for dialect in tables for scope in dialect.scopes)
-        self._any = len(tables) < len(load_dialects()[0])
+        self._any = len(tables) < len(dialects)
 
     def is_mark(self, key: str) -> bool:
         """Whether an attribute of this name may be a dialect's; a plug-in that is no table may want any."""

@@ -6,7 +6,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from lowwater.collectors.enrich import copy_of
+from lowwater.collectors.enrich import SpanCopy
 
 __all__ = ["RecordedSpans"]
 
@@ -39,7 +39,7 @@ class RecordedSpans(SpanProcessor):
         if context is not None and not context.trace_flags.sampled:
             flags = TraceFlags(context.trace_flags | TraceFlags.SAMPLED)
             sampled = SpanContext(context.trace_id, context.span_id, context.is_remote, flags, context.trace_state)
-            span = copy_of(span, context=sampled)
+            span = SpanCopy(span, context=sampled)
         self._span_processors[0].on_end(span)
 
     def shutdown(self) -> None:

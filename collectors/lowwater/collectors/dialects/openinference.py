@@ -31,7 +31,7 @@ _EXCLUSIVE_SCOPES = ("openinference.instrumentation.claude_agent_sdk",)
 _MODELS = ("llm.response.model_name", "llm.model_name", "llm.request.model_name")
 
 _HIDDEN = "__REDACTED__"
-"""What stands for values that the instrumentation was told to hide."""
+"""What stands for messages that the instrumentation was told to hide. Whole values are `is_withheld`'s, as in any dialect."""
 
 _MAX_PARTS = 12
 """The deepest names have eight parts; more would nest without end."""
@@ -84,10 +84,6 @@ def _messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
     return messages or None
 
 
-def _shown(value: Any) -> Any:
-    return None if value == _HIDDEN else value
-
-
 def _span(span: SpanRecord, draft: Draft) -> None:
     attributes, kind = span.attributes, draft.reading.kind
     parameters = load_json(attributes.get("llm.invocation_parameters"))
@@ -108,8 +104,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
             tools=schemas or None,
             messages=_messages(attributes, "llm.input_messages")
             or _tree(attributes, "llm.prompts")
-            or _shown(first(attributes, "llm.prompts", "input.value")),
-            answer=_messages(attributes, "llm.output_messages") or _shown(attributes.get("output.value")),
+            or first(attributes, "llm.prompts", "input.value"),
+            answer=_messages(attributes, "llm.output_messages") or attributes.get("output.value"),
         )
         reason = text_of(first(attributes, "llm.finish_reason"))
         if reason is not None and not draft.reading.finish_reasons:
@@ -122,8 +118,8 @@ def _span(span: SpanRecord, draft: Draft) -> None:
             draft,
             name=text_of(attributes.get("tool.name")) or (span.name if kind is Operation.RETRIEVAL else None),
             call_id=text_of(first(attributes, "tool.id", "tool_call.id")),
-            arguments=_shown(first(attributes, "input.value", "tool.parameters")),
-            result=documents or _shown(attributes.get("output.value")),
+            arguments=first(attributes, "input.value", "tool.parameters"),
+            result=documents or attributes.get("output.value"),
         )
 
 
