@@ -111,7 +111,9 @@ def main() -> None:
             continue
         with_ = rounds[key.removesuffix(ALONE) + WITH]
         ratio = statistics.median(one / other for one, other in zip(with_, alone, strict=True))
-        costs = f"{statistics.median(alone) / 1e3:6.2f} us alone, {statistics.median(with_) / 1e3:6.2f} us with lowwater"
+        costs = (
+            f"{statistics.median(alone) / 1e3:6.2f} us alone, {statistics.median(with_) / 1e3:6.2f} us with lowwater"
+        )
         print(f"  {key.removesuffix(ALONE)} {costs}  {ratio - 1:+.1%}")
 
     made, installed = provider(lowwater=True, batch=False)
